@@ -1,0 +1,1 @@
+//! mae-model
