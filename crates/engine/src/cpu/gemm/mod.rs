@@ -1,0 +1,60 @@
+//! Matrix products over row-major `f32` slices: the only door to them in the CPU engine.
+//!
+//! `C = A·B` or `C += A·B`, where `A` and `B` may be read transposed, so that the three products of a
+//! linear layer (`X·Wᵀ`, `dY·W`, `dYᵀ·X`) need no copies by the caller.
+
+mod portable;
+
+/// A row-major matrix, possibly read transposed.
+#[derive(Clone, Copy, Debug)]
+pub struct Mat<'a> {
+    data: &'a [f32],
+    /// Distance between consecutive stored rows.
+    stride: usize,
+    transposed: bool,
+}
+
+impl<'a> Mat<'a> {
+    /// `data` holds rows of `cols` values, end to end.
+    pub fn new(data: &'a [f32], cols: usize) -> Self {
+        Self { data, stride: cols, transposed: false }
+    }
+
+    /// The same storage read as its transpose.
+    pub fn t(self) -> Self {
+        Self { transposed: !self.transposed, ..self }
+    }
+
+    /// (distance between rows, distance between columns) as read.
+    fn strides(&self) -> (usize, usize) {
+        if self.transposed { (1, self.stride) } else { (self.stride, 1) }
+    }
+}
+
+/// What happens to the old content of `C`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Into {
+    /// `C = A·B`; the old content is not read.
+    Overwrite,
+    /// `C = C + A·B`.
+    Add,
+}
+
+/// `C[m,n] (+)= A[m,k] · B[k,n]`, `c` row-major with rows of `n` values.
+///
+/// The result does not depend on the number of threads.
+pub fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: Into) {
+    assert_eq!(c.len(), m * n, "gemm: C is {m}x{n}");
+    assert_eq!(a.data.len(), m * k, "gemm: A is {m}x{k}");
+    assert_eq!(b.data.len(), k * n, "gemm: B is {k}x{n}");
+    if m == 0 || n == 0 {
+        return;
+    }
+    if k == 0 {
+        if into == Into::Overwrite {
+            c.fill(0.0);
+        }
+        return;
+    }
+    portable::gemm([m, n, k], a, b, c, into);
+}
