@@ -1,2 +1,55 @@
-//! mae
-fn main() {}
+//! The `mae` program: parses the command line, calls the libraries, turns errors into one message and exit code 1.
+
+mod commands;
+mod progress;
+mod quickstart;
+
+use clap::{Parser, Subcommand};
+
+/// Translation models whose attention is a gated mixture of experts (MAE, ACL 2020): prepare text, train, translate
+/// and score with one program.
+#[derive(Parser)]
+#[command(name = "mae", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Threads to use [default: all cores].
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Quickstart(commands::quickstart::Args),
+    Preprocess(commands::preprocess::Args),
+    Train(commands::train::Args),
+    Generate(commands::generate::Args),
+    Score(commands::score::Args),
+    Bench(commands::bench::Args),
+}
+
+fn main() -> std::process::ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("mae: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
+    if let Some(threads) = cli.threads {
+        anyhow::ensure!(threads > 0, "--threads 0: at least one thread is needed");
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
+    }
+    match cli.command {
+        Command::Quickstart(args) => commands::quickstart::run(args),
+        Command::Preprocess(args) => commands::preprocess::run(args),
+        Command::Train(args) => commands::train::run(args),
+        Command::Generate(args) => commands::generate::run(args),
+        Command::Score(args) => commands::score::run(args),
+        Command::Bench(args) => commands::bench::run(args),
+    }
+}

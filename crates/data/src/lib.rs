@@ -1,1 +1,37 @@
-//! mae-data
+//! Text in, batches out: everything between files on disk and the model's input, and nothing of tensors.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`lines`] | text lines from plain, gzip and zstd files; what was repaired is counted |
+//! | [`vocab`] | fairseq's `Dictionary` and `dict.txt` |
+//! | [`bpe`] | byte-pair encoding as `subword-nmt` does it: learn, apply, join |
+//! | [`dataset`] | memory-mapped token ids in fairseq's `.bin`/`.idx` format |
+//! | [`pairs`] | two sides with their vocabularies: a binarised folder, or lines in memory |
+//! | [`sampler`] | which sentences make a batch, from (seed, epoch) alone |
+//! | [`batch`] | packed batches: ids end to end, no padding |
+//! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
+//! | [`error`] | what can go wrong, with the place and the remedy |
+
+#![deny(unsafe_code)]
+
+mod aside;
+pub mod batch;
+pub mod bpe;
+pub mod dataset;
+mod decompress;
+pub mod error;
+pub mod lines;
+pub mod pairs;
+pub mod preprocess;
+pub mod sampler;
+pub mod vocab;
+
+pub use batch::PackedBatch;
+pub use bpe::Bpe;
+pub use dataset::{DatasetWriter, IndexedDataset};
+pub use error::{Error, Result};
+pub use lines::{BadUtf8, LineReader, ParallelLines};
+pub use pairs::{MemoryDataset, ParallelDataset, Sentences};
+pub use preprocess::{PreprocessOptions, preprocess};
+pub use sampler::{BatchSampler, SamplerOptions};
+pub use vocab::{BOS, EOS, PAD, UNK, Vocab};

@@ -1,1 +1,34 @@
-//! mae-engine
+//! Tensors, coarse ops with forward and backward, the tape, parameters in flat buffers, optimisers and
+//! counter-based random numbers. Knows no text and no transformer.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`device`], [`tensor`] | where numbers live: a device and its recycled buffers, matrices, id lists, segments |
+//! | [`params`] | named parameters in one flat buffer per group, and their gradients |
+//! | [`tape`] | reverse mode: one node per op, gradients only where a free parameter needs them |
+//! | [`rng`] | Philox, keyed by (seed, step, op): masks are recomputed, never stored |
+//! | `ops` | one file or folder per op; each is a method of [`Tape`], with its formula, shapes and backward |
+//! | [`optim`] | Adam, SGD, norms and scaling over flat buffers |
+//! | `cpu` | what CPU code shares: matrix products, row loops, vectorised exp |
+//! | [`gradcheck`] | finite differences, used by the tests of every op |
+//!
+//! Sizes are named as in ARCHITECTURE.md: N rows (tokens of all sentences end to end), B sentences, D width,
+//! H heads, K head width, E experts, V vocabulary.
+
+pub mod cpu;
+pub mod device;
+pub mod error;
+pub mod gradcheck;
+pub mod ops;
+pub mod optim;
+pub mod params;
+pub mod rng;
+pub mod tape;
+pub mod tensor;
+
+pub use device::Device;
+pub use error::{Error, Result};
+pub use params::{Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder};
+pub use rng::{Rng, Stream};
+pub use tape::{Tape, Var};
+pub use tensor::{Ids, Segments, Tensor};

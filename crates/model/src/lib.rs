@@ -1,1 +1,32 @@
-//! mae-model
+//! fairseq v0.9's encoder-decoder transformer with mixture attention, its parameters and its files.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`config`] | every size and choice as a key; architectures by fairseq's names; `check` gives all faults at once |
+//! | [`experts`] | which heads an expert keeps, as the matrix M; pure numbers |
+//! | [`groups`] | the parameter groups: gates, attention outputs, the rest, running statistics |
+//! | [`init`] | fairseq's initial values |
+//! | [`gate`] | pooled input → batch norm → linear → tanh → linear: logits over experts |
+//! | [`attention`] | multi-head attention whose heads are weighted by a gate's mixture or by one drawn expert |
+//! | [`stack`] | layers of attention and feed-forward sublayers, post-norm or pre-norm |
+//! | [`translator`] | the model: training pass, loss |
+//! | [`stepping`] | the decoder one token at a time, with cached keys, values and gate sums |
+//! | [`folder`] | `model.safetensors`, `config.toml` and dictionaries: the format that outsiders can write |
+
+pub mod attention;
+pub mod config;
+pub mod error;
+pub mod experts;
+pub mod folder;
+pub mod gate;
+pub mod groups;
+pub mod init;
+pub mod stack;
+pub mod stepping;
+pub mod translator;
+
+pub use attention::ExpertMode;
+pub use config::ModelConfig;
+pub use error::{Error, Result};
+pub use stepping::DecoderState;
+pub use translator::{DeviceBatch, Probe, Translator};

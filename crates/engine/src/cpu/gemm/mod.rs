@@ -2,8 +2,17 @@
 //!
 //! `C = A·B` or `C += A·B`, where `A` and `B` may be read transposed, so that the three products of a
 //! linear layer (`X·Wᵀ`, `dY·W`, `dYᵀ·X`) need no copies by the caller.
+//!
+//! Two kernels: `amx` on Linux and processors with AMX-BF16, `portable` elsewhere and for products too small
+//! for AMX. The environment variable `MAE_CPU_GEMM=portable` forces the latter, for tests and benchmarks.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
 mod portable;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
 
 /// A row-major matrix, possibly read transposed.
 #[derive(Clone, Copy, Debug)]
@@ -56,5 +65,39 @@ pub fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: 
         }
         return;
     }
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if kernel() == Kernel::Amx && amx::pays([m, n, k]) {
+        return amx::gemm([m, n, k], a, b, c, into);
+    }
     portable::gemm([m, n, k], a, b, c, into);
+}
+
+/// The kernel that large products run on: `"amx"` or `"portable"`.
+pub fn kernel_name() -> &'static str {
+    match kernel() {
+        Kernel::Amx => "amx",
+        Kernel::Portable => "portable",
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kernel {
+    Amx,
+    Portable,
+}
+
+/// Chosen once per process.
+fn kernel() -> Kernel {
+    static KERNEL: OnceLock<Kernel> = OnceLock::new();
+    *KERNEL.get_or_init(|| {
+        let forced = std::env::var_os("MAE_CPU_GEMM").is_some_and(|name| name == "portable");
+        if !forced && amx_available() { Kernel::Amx } else { Kernel::Portable }
+    })
+}
+
+fn amx_available() -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    return amx::available();
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    false
 }

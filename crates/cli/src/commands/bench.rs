@@ -1,0 +1,12 @@
+//! `mae bench`.
+
+use std::process::ExitCode;
+
+/// (bench)
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the command.
+pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("not built yet")
+}

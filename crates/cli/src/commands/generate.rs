@@ -1,0 +1,12 @@
+//! `mae generate`.
+
+use std::process::ExitCode;
+
+/// (generate)
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Runs the command.
+pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
+    anyhow::bail!("not built yet")
+}

@@ -1,0 +1,8 @@
+//! One file per command: its arguments and what it does with them.
+
+pub mod bench;
+pub mod generate;
+pub mod preprocess;
+pub mod quickstart;
+pub mod score;
+pub mod train;

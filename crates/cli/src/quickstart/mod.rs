@@ -1,0 +1,3 @@
+//! What `mae quickstart` needs beyond the libraries.
+
+pub mod corpus;

@@ -1,0 +1,254 @@
+//! Two sides of a text with their vocabularies, from a binarised folder or from lines in memory; batching does
+//! not care which.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::dataset::IndexedDataset;
+use crate::error::{Error, Result};
+use crate::vocab::{EOS, Vocab};
+
+/// Sentences of token ids held in memory, end to end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryDataset {
+    ids: Vec<u32>,
+    /// One past the last id of each sentence.
+    ends: Vec<usize>,
+}
+
+impl MemoryDataset {
+    /// Encodes lines on all threads; also returns the number of unknown tokens of each line.
+    pub fn encode<S: AsRef<str> + Sync>(vocab: &Vocab, lines: &[S]) -> (Self, Vec<usize>) {
+        let encoded: Vec<_> = lines
+            .par_iter()
+            .with_min_len(256)
+            .map(|line| {
+                let mut ids = Vec::new();
+                let unknown = vocab.encode_into(line.as_ref(), &mut ids);
+                (ids, unknown)
+            })
+            .collect();
+        let sentences = encoded.iter().map(|(ids, _)| ids).collect();
+        (sentences, encoded.iter().map(|(_, unknown)| *unknown).collect())
+    }
+
+    /// Appends a sentence.
+    pub fn push(&mut self, ids: &[u32]) {
+        self.ids.extend_from_slice(ids);
+        self.ends.push(self.ids.len());
+    }
+
+    /// The ids of sentence `i`.
+    pub fn get(&self, i: usize) -> &[u32] {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        &self.ids[start..self.ends[i]]
+    }
+
+    /// Number of sentences.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are no sentences.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
+impl<S: AsRef<[u32]>> FromIterator<S> for MemoryDataset {
+    fn from_iter<I: IntoIterator<Item = S>>(sentences: I) -> Self {
+        let mut dataset = Self::default();
+        sentences.into_iter().for_each(|ids| dataset.push(ids.as_ref()));
+        dataset
+    }
+}
+
+/// Sentences of token ids, wherever they are.
+#[derive(Debug)]
+pub enum Sentences {
+    /// In a memory-mapped file.
+    Mapped(IndexedDataset),
+    /// In memory.
+    Memory(MemoryDataset),
+}
+
+impl Sentences {
+    /// Number of sentences.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Mapped(dataset) => dataset.len(),
+            Self::Memory(dataset) => dataset.len(),
+        }
+    }
+
+    /// Whether there are no sentences.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of tokens of sentence `i`, its `EOS` counted. Panics if there is no such sentence.
+    pub fn size(&self, i: usize) -> usize {
+        match self {
+            Self::Mapped(dataset) => dataset.size(i),
+            Self::Memory(dataset) => dataset.get(i).len(),
+        }
+    }
+
+    /// Appends the ids of sentence `i` to a buffer. Panics if there is no such sentence.
+    pub fn append_to(&self, i: usize, ids: &mut Vec<u32>) {
+        match self {
+            Self::Mapped(dataset) => dataset.append_to(i, ids),
+            Self::Memory(dataset) => ids.extend_from_slice(dataset.get(i)),
+        }
+    }
+
+    /// The ids of sentence `i`. Panics if there is no such sentence.
+    pub fn get(&self, i: usize) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(self.size(i));
+        self.append_to(i, &mut ids);
+        ids
+    }
+}
+
+impl From<IndexedDataset> for Sentences {
+    fn from(dataset: IndexedDataset) -> Self {
+        Self::Mapped(dataset)
+    }
+}
+
+impl From<MemoryDataset> for Sentences {
+    fn from(dataset: MemoryDataset) -> Self {
+        Self::Memory(dataset)
+    }
+}
+
+/// A parallel text as token ids.
+#[derive(Debug)]
+pub struct ParallelDataset {
+    /// Source sentences.
+    pub src: Sentences,
+    /// Their translations.
+    pub tgt: Sentences,
+    /// Vocabulary of the source.
+    pub src_vocab: Arc<Vocab>,
+    /// Vocabulary of the target; the same `Arc` when both are equal.
+    pub tgt_vocab: Arc<Vocab>,
+}
+
+impl ParallelDataset {
+    /// Opens one split of a folder that `fairseq-preprocess` or [`mod@crate::preprocess`] wrote:
+    /// `dict.{lang}.txt` and `{split}.{src}-{tgt}.{lang}.{bin,idx}`. Checks all ids against the vocabularies.
+    pub fn open(folder: impl AsRef<Path>, split: &str, src: &str, tgt: &str) -> Result<Self> {
+        let folder = folder.as_ref();
+        let (src_vocab, tgt_vocab) = load_vocabs(folder, src, tgt)?;
+        let side = |lang: &str, vocab: &Vocab| {
+            let dataset = IndexedDataset::open(folder.join(format!("{split}.{src}-{tgt}.{lang}")))?;
+            check_ids(&dataset, vocab)?;
+            Ok::<_, Error>(dataset)
+        };
+        let (src, tgt) = (side(src, &src_vocab)?, side(tgt, &tgt_vocab)?);
+        if src.len() != tgt.len() {
+            let what = format!(
+                "has {} sentences but {} has {}; the two sides are from different runs: preprocess again",
+                src.len(),
+                tgt.path().display(),
+                tgt.len()
+            );
+            return Err(Error::dataset(src.path(), what));
+        }
+        Ok(Self { src: src.into(), tgt: tgt.into(), src_vocab, tgt_vocab })
+    }
+
+    /// A parallel text in memory: for text files to translate or score, the quickstart, and tests.
+    pub fn from_lines<S: AsRef<str> + Sync>(
+        src: &[S],
+        tgt: &[S],
+        src_vocab: Arc<Vocab>,
+        tgt_vocab: Arc<Vocab>,
+    ) -> Result<Self> {
+        if src.len() != tgt.len() {
+            let what = format!("{} source lines but {} target lines", src.len(), tgt.len());
+            return Err(Error::Options(what));
+        }
+        let src = MemoryDataset::encode(&src_vocab, src).0.into();
+        let tgt = MemoryDataset::encode(&tgt_vocab, tgt).0.into();
+        Ok(Self { src, tgt, src_vocab, tgt_vocab })
+    }
+
+    /// Number of sentence pairs.
+    pub fn len(&self) -> usize {
+        self.src.len()
+    }
+
+    /// Whether there are no pairs.
+    pub fn is_empty(&self) -> bool {
+        self.src.is_empty()
+    }
+
+    /// Source and target lengths of all pairs, `EOS` counted: what the sampler needs.
+    pub fn lengths(&self) -> Vec<(u32, u32)> {
+        (0..self.len()).map(|i| (self.src.size(i) as u32, self.tgt.size(i) as u32)).collect()
+    }
+}
+
+/// Loads `dict.{src}.txt` and `dict.{tgt}.txt`; equal vocabularies are shared.
+pub fn load_vocabs(folder: impl AsRef<Path>, src: &str, tgt: &str) -> Result<(Arc<Vocab>, Arc<Vocab>)> {
+    let load = |lang: &str| Vocab::load(folder.as_ref().join(format!("dict.{lang}.txt")));
+    let (src, tgt) = (Arc::new(load(src)?), Arc::new(load(tgt)?));
+    Ok(if src == tgt { (src.clone(), src) } else { (src, tgt) })
+}
+
+/// Finds the language pair of a binarised folder from its `{split}.{src}-{tgt}.{lang}.idx` names.
+pub fn detect_languages(folder: impl AsRef<Path>) -> Result<(String, String)> {
+    let folder = folder.as_ref();
+    let mut pairs = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let entry = entry.map_err(Error::io("list", folder))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(stem) = name.strip_suffix(".idx") else { continue };
+        let mut parts = stem.split('.');
+        if let (Some(_), Some(pair), Some(lang), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+            && let Some((src, tgt)) = pair
+                .match_indices('-') // a language's name may have one of its own: `zh-Hans`
+                .map(|(at, _)| (&pair[..at], &pair[at + 1..]))
+                .find(|&(src, tgt)| lang == src || lang == tgt)
+        {
+            pairs.push((src.to_owned(), tgt.to_owned()));
+        }
+    }
+    pairs.sort();
+    pairs.dedup();
+    match pairs.len() {
+        1 => Ok(pairs.remove(0)),
+        0 => {
+            let what =
+                "holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); run `preprocess` first";
+            Err(Error::dataset(folder, what))
+        }
+        _ => {
+            let names: Vec<_> = pairs.iter().map(|(src, tgt)| format!("{src}-{tgt}")).collect();
+            let what = format!("holds several language pairs ({}); name the one you want", names.join(", "));
+            Err(Error::dataset(folder, what))
+        }
+    }
+}
+
+/// Every sentence must end in `EOS` and have no id outside the vocabulary.
+fn check_ids(dataset: &IndexedDataset, vocab: &Vocab) -> Result<()> {
+    let size = vocab.len();
+    let wrong = dataset.find_wrong(|ids| match ids.iter().find(|&&id| id as usize >= size) {
+        Some(id) => Some(format!(
+            "has id {id}, but the vocabulary beside it has {size} entries; the dict.txt is from another run: \
+             put the right one back or preprocess again"
+        )),
+        None if ids.last() != Some(&EOS) => {
+            Some("does not end in </s>; preprocess it with EOS appended".into())
+        }
+        None => None,
+    });
+    wrong.map_or(Ok(()), |(i, what)| Err(Error::dataset(dataset.path(), format!("sentence {i} {what}"))))
+}

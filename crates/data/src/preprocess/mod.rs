@@ -1,0 +1,441 @@
+//! Text files to a binarised folder: `fairseq-preprocess`, with BPE on the way if wanted.
+//!
+//! Writes `dict.{lang}.txt`, `{split}.{src}-{tgt}.{lang}.{bin,idx}` and, with BPE, `bpe.codes`. Everything is
+//! written aside and renamed only when all splits are through; texts are streamed.
+//!
+//! The vocabulary counts all training lines, those that a policy then leaves out too: so `dict.txt` is what
+//! fairseq writes for the same text.
+
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+
+pub use report::{PreprocessReport, SideReport, SplitReport};
+
+use crate::bpe::{Bpe, Codes, LearnOptions, WordCounts, learn};
+use crate::dataset::DatasetWriter;
+use crate::error::{Error, Result};
+use crate::lines::{BadUtf8, ParallelLines};
+use crate::vocab::{Vocab, VocabOptions, tokens};
+
+/// Pairs read, encoded on all threads and written at a time.
+const CHUNK: usize = 1 << 14;
+
+/// What to do with a pair of which a line is empty or over-long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinePolicy {
+    /// Write it all the same.
+    Keep,
+    /// Leave the pair out, and count it.
+    Skip,
+    /// Stop.
+    Error,
+}
+
+/// Policies for the splits that are trained on and for those that are evaluated on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policies {
+    /// For the training split.
+    pub train: LinePolicy,
+    /// For validation and test splits, of which every line should come out again.
+    pub eval: LinePolicy,
+}
+
+/// Where BPE codes come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum BpeSource {
+    /// The text is taken as it is.
+    #[default]
+    None,
+    /// A codes file of subword-nmt.
+    Codes(PathBuf),
+    /// Learned from both sides of the training text together.
+    Learn(LearnOptions),
+}
+
+/// Options, named as fairseq names them.
+#[derive(Clone, Debug)]
+pub struct PreprocessOptions {
+    /// Source language: the ending of its files.
+    pub source_lang: String,
+    /// Target language: the ending of its files.
+    pub target_lang: String,
+    /// Training text: `{trainpref}.{lang}`, with `.gz` or `.zst` after it if need be.
+    pub trainpref: Option<String>,
+    /// Validation texts, separated by commas: they become `valid`, `valid1`, ….
+    pub validpref: Option<String>,
+    /// Test texts, separated by commas: they become `test`, `test1`, ….
+    pub testpref: Option<String>,
+    /// Where everything is written.
+    pub destdir: PathBuf,
+    /// One vocabulary for both languages, cut by `nwordssrc` and `thresholdsrc`.
+    pub joined_dictionary: bool,
+    /// Use this source vocabulary.
+    pub srcdict: Option<PathBuf>,
+    /// Use this target vocabulary.
+    pub tgtdict: Option<PathBuf>,
+    /// Size at most of the source vocabulary, specials counted.
+    pub nwordssrc: Option<usize>,
+    /// Size at most of the target vocabulary, specials counted.
+    pub nwordstgt: Option<usize>,
+    /// Source tokens seen less often become unknown.
+    pub thresholdsrc: u64,
+    /// Target tokens seen less often become unknown.
+    pub thresholdtgt: u64,
+    /// Vocabulary sizes are padded to a multiple of this.
+    pub padding_factor: usize,
+    /// Byte-pair encoding.
+    pub bpe: BpeSource,
+    /// What to do with bytes that are not UTF-8.
+    pub bad_utf8: BadUtf8,
+    /// Pairs with an empty side. fairseq keeps them all; a model learns nothing from them, so in training we
+    /// skip them.
+    pub empty: Policies,
+    /// Lines with more tokens than this (after BPE, end of sentence not counted) are over-long.
+    pub max_line_tokens: usize,
+    /// Pairs with an over-long side: kept, but counted in the report.
+    pub too_long: Policies,
+}
+
+impl PreprocessOptions {
+    /// The defaults for a language pair and a folder to write to.
+    pub fn new(source_lang: &str, target_lang: &str, destdir: impl Into<PathBuf>) -> Self {
+        Self {
+            source_lang: source_lang.into(),
+            target_lang: target_lang.into(),
+            trainpref: None,
+            validpref: None,
+            testpref: None,
+            destdir: destdir.into(),
+            joined_dictionary: false,
+            srcdict: None,
+            tgtdict: None,
+            nwordssrc: None,
+            nwordstgt: None,
+            thresholdsrc: 0,
+            thresholdtgt: 0,
+            padding_factor: 8,
+            bpe: BpeSource::None,
+            bad_utf8: BadUtf8::Error,
+            empty: Policies { train: LinePolicy::Skip, eval: LinePolicy::Keep },
+            max_line_tokens: 1023,
+            too_long: Policies { train: LinePolicy::Keep, eval: LinePolicy::Keep },
+        }
+    }
+
+    /// (split, prefix) for all texts, in fairseq's naming.
+    fn splits(&self) -> Vec<(String, &str)> {
+        let train = self.trainpref.iter().map(|prefix| ("train".to_owned(), prefix.as_str()));
+        train.chain(several("valid", &self.validpref)).chain(several("test", &self.testpref)).collect()
+    }
+
+    fn check(&self) -> Result<()> {
+        let given = [&self.srcdict, &self.tgtdict].iter().filter(|dict| dict.is_some()).count();
+        let complaint = if self.source_lang == self.target_lang {
+            "source and target language are the same; give their files different endings"
+        } else if [&self.source_lang, &self.target_lang]
+            .iter()
+            .any(|l| l.is_empty() || l.contains(['/', '.']))
+        {
+            "a language is a file ending such as `de`: not empty, without `.` or `/`"
+        } else if self.joined_dictionary && given == 2 {
+            "a joined dictionary is one dictionary: give --srcdict or --tgtdict, not both"
+        } else if self.trainpref.is_none() && given < if self.joined_dictionary { 1 } else { 2 } {
+            "without --trainpref both dictionaries must be given (--srcdict and --tgtdict)"
+        } else if self.trainpref.is_none() && matches!(self.bpe, BpeSource::Learn(_)) {
+            "learning BPE needs a training text: give --trainpref, or a codes file"
+        } else if self.splits().is_empty() {
+            "nothing to do: give --trainpref, --validpref or --testpref"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Options(complaint.into()))
+    }
+}
+
+/// What is being done, for progress bars.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// Words of a training file are being counted.
+    Counting {
+        /// The file.
+        path: &'a Path,
+    },
+    /// Merges are being learned.
+    Learning {
+        /// Merges so far.
+        done: usize,
+        /// Merges wanted.
+        total: usize,
+    },
+    /// A split is being encoded and written.
+    Encoding {
+        /// The split.
+        split: &'a str,
+        /// Lines so far.
+        lines: u64,
+    },
+}
+
+/// Binarises texts. `progress` is called often; it should be quick.
+pub fn preprocess(
+    options: &PreprocessOptions,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<PreprocessReport> {
+    options.check()?;
+    let destdir = &options.destdir;
+    fs::create_dir_all(destdir).map_err(Error::io("create", destdir))?;
+
+    let mut words = TrainWords { options, progress: &mut progress, src: None, tgt: None };
+    let codes = words.codes()?;
+    let bpe = codes.as_ref().map(Bpe::new);
+    let (src_vocab, tgt_vocab) = words.vocabs(bpe.as_ref())?;
+
+    let mut report = PreprocessReport {
+        src_vocab: src_vocab.len(),
+        tgt_vocab: tgt_vocab.len(),
+        bpe_merges: codes.as_ref().map(Codes::len),
+        splits: Vec::new(),
+    };
+    let mut writers = Vec::new();
+    for (name, prefix) in options.splits() {
+        let mut split = Split::open(options, name, prefix, (&src_vocab, &tgt_vocab))?;
+        split.encode_all(bpe.as_ref(), |lines, split| progress(Progress::Encoding { split, lines }))?;
+        report.splits.push(split.report);
+        writers.extend([split.src_writer, split.tgt_writer]);
+    }
+
+    writers.into_iter().try_for_each(DatasetWriter::finish)?;
+    src_vocab.save(destdir.join(format!("dict.{}.txt", options.source_lang)))?;
+    tgt_vocab.save(destdir.join(format!("dict.{}.txt", options.target_lang)))?;
+    if let Some(codes) = codes {
+        codes.save(destdir.join("bpe.codes"))?;
+    }
+    Ok(report)
+}
+
+/// `a,b,c` → (`name`, a), (`name1`, b), (`name2`, c).
+fn several<'a>(name: &'a str, prefixes: &'a Option<String>) -> impl Iterator<Item = (String, &'a str)> {
+    let prefixes = prefixes.as_deref().unwrap_or_default().split(',').filter(|prefix| !prefix.is_empty());
+    prefixes.enumerate().map(move |(k, prefix)| match k {
+        0 => (name.to_owned(), prefix),
+        _ => (format!("{name}{k}"), prefix),
+    })
+}
+
+/// `{prefix}.{lang}`, or that file compressed.
+fn text_path(prefix: &str, lang: &str) -> PathBuf {
+    let plain = PathBuf::from(format!("{prefix}.{lang}"));
+    let compressed = ["gz", "zst"].map(|ending| PathBuf::from(format!("{prefix}.{lang}.{ending}")));
+    if plain.exists() { plain } else { compressed.into_iter().find(|path| path.exists()).unwrap_or(plain) }
+}
+
+/// Word counts of the training text, each side read at most once and only if needed.
+struct TrainWords<'o, 'p> {
+    options: &'o PreprocessOptions,
+    progress: &'p mut dyn FnMut(Progress<'_>),
+    src: Option<WordCounts>,
+    tgt: Option<WordCounts>,
+}
+
+impl TrainWords<'_, '_> {
+    fn count(&mut self, lang: &str) -> Result<WordCounts> {
+        let path = text_path(self.options.trainpref.as_deref().unwrap_or_default(), lang);
+        (self.progress)(Progress::Counting { path: &path });
+        WordCounts::from_files([path], self.options.bad_utf8)
+    }
+
+    fn src(&mut self) -> Result<&WordCounts> {
+        let counts = match self.src.take() {
+            Some(counts) => counts,
+            None => self.count(&self.options.source_lang)?,
+        };
+        Ok(self.src.insert(counts))
+    }
+
+    fn tgt(&mut self) -> Result<&WordCounts> {
+        let counts = match self.tgt.take() {
+            Some(counts) => counts,
+            None => self.count(&self.options.target_lang)?,
+        };
+        Ok(self.tgt.insert(counts))
+    }
+
+    fn codes(&mut self) -> Result<Option<Codes>> {
+        match &self.options.bpe {
+            BpeSource::None => Ok(None),
+            BpeSource::Codes(path) => Codes::load(path).map(Some),
+            BpeSource::Learn(options) => {
+                let mut joint = self.src()?.clone();
+                joint.merge(self.tgt()?);
+                let total = options.merges;
+                learn(&joint, *options, |done| (self.progress)(Progress::Learning { done, total })).map(Some)
+            }
+        }
+    }
+
+    fn vocabs(&mut self, bpe: Option<&Bpe>) -> Result<(Vocab, Vocab)> {
+        let options = self.options;
+        let cut =
+            |threshold, nwords| VocabOptions { threshold, nwords, padding_factor: options.padding_factor };
+        let (src_cut, tgt_cut) =
+            (cut(options.thresholdsrc, options.nwordssrc), cut(options.thresholdtgt, options.nwordstgt));
+        if options.joined_dictionary {
+            let joint = match options.srcdict.as_ref().or(options.tgtdict.as_ref()) {
+                Some(path) => Vocab::load(path)?,
+                None => {
+                    let mut counts = token_counts(self.src()?, bpe);
+                    counts.extend(token_counts(self.tgt()?, bpe));
+                    Vocab::from_counts(counts, src_cut)
+                }
+            };
+            return Ok((joint.clone(), joint));
+        }
+        let src = match &options.srcdict {
+            Some(path) => Vocab::load(path)?,
+            None => Vocab::from_counts(token_counts(self.src()?, bpe), src_cut),
+        };
+        let tgt = match &options.tgtdict {
+            Some(path) => Vocab::load(path)?,
+            None => Vocab::from_counts(token_counts(self.tgt()?, bpe), tgt_cut),
+        };
+        Ok((src, tgt))
+    }
+}
+
+/// The tokens of a text from the counts of its words: each word is segmented once, however often it occurs.
+fn token_counts(words: &WordCounts, bpe: Option<&Bpe>) -> Vec<(String, u64)> {
+    let words: Vec<_> = words.iter().collect();
+    let segment = |&(word, n): &(&str, u64)| {
+        let mut text = String::new();
+        match bpe {
+            Some(bpe) => bpe.segment_word(word, &mut text),
+            None => text.push_str(word),
+        }
+        tokens(&text).map(|token| (token.to_owned(), n)).collect::<Vec<_>>()
+    };
+    words.par_iter().with_min_len(1024).flat_map_iter(segment).collect()
+}
+
+/// One split on its way from text to ids.
+struct Split<'a> {
+    options: &'a PreprocessOptions,
+    vocabs: (&'a Vocab, &'a Vocab),
+    lines: ParallelLines,
+    src_writer: DatasetWriter,
+    tgt_writer: DatasetWriter,
+    empty: LinePolicy,
+    too_long: LinePolicy,
+    report: SplitReport,
+}
+
+/// A line as ids, and how many of them are unknown.
+type Encoded = (Vec<u32>, usize);
+
+impl<'a> Split<'a> {
+    fn open(
+        options: &'a PreprocessOptions,
+        name: String,
+        prefix: &str,
+        vocabs: (&'a Vocab, &'a Vocab),
+    ) -> Result<Self> {
+        let PreprocessOptions { source_lang: src, target_lang: tgt, .. } = options;
+        let (src_path, tgt_path) = (text_path(prefix, src), text_path(prefix, tgt));
+        let lines = ParallelLines::open(&src_path, &tgt_path, options.bad_utf8)?;
+        let writer = |lang: &str, vocab: &Vocab| {
+            DatasetWriter::create(options.destdir.join(format!("{name}.{src}-{tgt}.{lang}")), vocab.len())
+        };
+        let (src_writer, tgt_writer) = (writer(src, vocabs.0)?, writer(tgt, vocabs.1)?);
+        let train = name == "train";
+        let choose = |policies: Policies| if train { policies.train } else { policies.eval };
+        let side = |path: PathBuf| SideReport { path, ..SideReport::default() };
+        Ok(Self {
+            options,
+            vocabs,
+            lines,
+            src_writer,
+            tgt_writer,
+            empty: choose(options.empty),
+            too_long: choose(options.too_long),
+            report: SplitReport { name, src: side(src_path), tgt: side(tgt_path), ..SplitReport::default() },
+        })
+    }
+
+    fn encode_all(&mut self, bpe: Option<&Bpe>, mut progress: impl FnMut(u64, &str)) -> Result<()> {
+        let encode = |vocab: &Vocab, line: &str| -> Encoded {
+            let mut ids = Vec::new();
+            let unknown = match bpe {
+                Some(bpe) => vocab.encode_into(&bpe.segment_line(line), &mut ids),
+                None => vocab.encode_into(line, &mut ids),
+            };
+            (ids, unknown)
+        };
+        let (src_vocab, tgt_vocab) = self.vocabs;
+        loop {
+            let chunk = self.lines.next_chunk(CHUNK)?;
+            if chunk.is_empty() {
+                break;
+            }
+            let encoded: Vec<_> = chunk
+                .par_iter()
+                .with_min_len(64)
+                .map(|(src, tgt)| (encode(src_vocab, src), encode(tgt_vocab, tgt)))
+                .collect();
+            encoded.iter().try_for_each(|(src, tgt)| self.write(src, tgt))?;
+            progress(self.report.lines, &self.report.name);
+        }
+        if self.report.name == "train" && self.report.written == 0 {
+            let what = "no training pair is left; is the file empty, or do the policies skip every line?";
+            return Err(Error::dataset(&self.report.src.path, what));
+        }
+        for (side, reader) in
+            [(&mut self.report.src, &self.lines.src), (&mut self.report.tgt, &self.lines.tgt)]
+        {
+            side.unknown_share =
+                if side.tokens == 0 { 0.0 } else { side.unknown as f64 / side.tokens as f64 };
+            side.issues = reader.issues().clone();
+        }
+        Ok(())
+    }
+
+    /// Writes one pair, or what the policies make of it.
+    fn write(&mut self, src: &Encoded, tgt: &Encoded) -> Result<()> {
+        self.report.lines += 1;
+        let line = self.report.lines;
+        let mut skip = false;
+        for (side, (ids, _)) in [(&mut self.report.src, src), (&mut self.report.tgt, tgt)] {
+            let length = ids.len() - 1; // the end of the sentence is always there
+            let (policy, tally, what) = if length == 0 {
+                (self.empty, &mut side.empty, "the line is empty".to_owned())
+            } else if length > self.options.max_line_tokens {
+                let what = format!("{length} tokens are over the limit of {}", self.options.max_line_tokens);
+                (self.too_long, &mut side.too_long, what)
+            } else {
+                continue;
+            };
+            tally.add(line);
+            match policy {
+                LinePolicy::Keep => {}
+                LinePolicy::Skip => skip = true,
+                LinePolicy::Error => return Err(Error::Refused { path: side.path.clone(), line, what }),
+            }
+        }
+        if skip {
+            self.report.skipped.add(line);
+            return Ok(());
+        }
+        self.report.written += 1;
+        for (side, (ids, unknown), writer) in [
+            (&mut self.report.src, src, &mut self.src_writer),
+            (&mut self.report.tgt, tgt, &mut self.tgt_writer),
+        ] {
+            side.tokens += ids.len() as u64;
+            side.unknown += *unknown as u64;
+            writer.push(ids)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! What preprocessing did, to print and to store.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::lines::{Issues, Tally};
+
+/// What preprocessing did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PreprocessReport {
+    /// Size of the source vocabulary.
+    pub src_vocab: usize,
+    /// Size of the target vocabulary.
+    pub tgt_vocab: usize,
+    /// Number of BPE merges, if BPE was applied.
+    pub bpe_merges: Option<usize>,
+    /// One entry per split, in the order they were given.
+    pub splits: Vec<SplitReport>,
+}
+
+/// What became of one split.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SplitReport {
+    /// `train`, `valid`, `valid1`, `test`, ….
+    pub name: String,
+    /// Lines read from each side.
+    pub lines: u64,
+    /// Pairs written.
+    pub written: u64,
+    /// Pairs left out, by the policies for empty and over-long lines.
+    pub skipped: Tally,
+    /// The source side.
+    pub src: SideReport,
+    /// The target side.
+    pub tgt: SideReport,
+}
+
+/// One side of one split.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SideReport {
+    /// The text file.
+    pub path: PathBuf,
+    /// Tokens written, one end of sentence per line counted, as fairseq counts them.
+    pub tokens: u64,
+    /// How many of them are unknown to the vocabulary.
+    pub unknown: u64,
+    /// Their share, between 0 and 1.
+    pub unknown_share: f64,
+    /// Lines without any token.
+    pub empty: Tally,
+    /// Lines over the length limit.
+    pub too_long: Tally,
+    /// What had to be repaired.
+    pub issues: Issues,
+}
+
+impl fmt::Display for PreprocessReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "vocabularies: {} source, {} target", self.src_vocab, self.tgt_vocab)?;
+        if let Some(merges) = self.bpe_merges {
+            write!(f, "; {merges} BPE merges")?;
+        }
+        self.splits.iter().try_for_each(|split| write!(f, "\n{split}"))
+    }
+}
+
+impl fmt::Display for SplitReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} lines, {} pairs written", self.name, self.lines, self.written)?;
+        if self.skipped.count > 0 {
+            write!(f, ", {} skipped", self.skipped)?;
+        }
+        write!(f, "\n{}\n{}", self.src, self.tgt)
+    }
+}
+
+impl fmt::Display for SideReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, percent) = (self.path.display(), 100.0 * self.unknown_share);
+        write!(f, "  {path}: {} tokens, {percent:.3}% replaced by <unk>", self.tokens)?;
+        if self.empty.count > 0 {
+            write!(f, "; empty: {}", self.empty)?;
+        }
+        if self.too_long.count > 0 {
+            write!(f, "; over-long: {}", self.too_long)?;
+        }
+        if !self.issues.is_empty() {
+            write!(f, "; {}", self.issues)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! Splitting `f32` operands into bf16 parts, laid out as AMX tiles.
+//!
+//! An operand is a set of *lines* (rows of `A`, columns of `B`), each `depth` values long. 32 lines make a
+//! panel; a panel is a run of *steps*, each 32 values deep; a step is six tiles: two halves of 16 lines for
+//! each of the three parts. The kernel then reads both operands strictly forwards.
+//!
+//! `tdpbf16ps` multiplies pairs of neighbouring bf16 values. A sum has no order, so values `i` and `i + 16` of
+//! a step are paired instead of `2i` and `2i + 1`, in both operands: pairs then come from two vectors lane by
+//! lane, without shuffling.
+
+use super::super::Mat;
+use std::arch::x86_64::*;
+
+/// Lines in a panel.
+pub(super) const PANEL: usize = 32;
+/// Depth of one step.
+pub(super) const STEP: usize = 32;
+/// Tiles in one step of a panel: three parts of two halves.
+pub(super) const STEP_TILES: usize = 6;
+
+const HALF: usize = 16;
+
+/// One tile: 16 rows of 16 pairs of bf16 values.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Tile([[u32; 16]; 16]);
+
+impl Tile {
+    pub(super) const ZERO: Self = Self([[0; 16]; 16]);
+}
+
+/// A run of packed steps of 32 lines.
+pub(super) type Panel<'a> = &'a [Tile];
+
+/// What the rows of a tile are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TileRows {
+    /// Lines, as the left operand of `tdpbf16ps` wants them.
+    Lines,
+    /// Pairs along the depth, as the right operand wants them.
+    Depth,
+}
+
+/// An operand of the product, seen as lines.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'a> {
+    data: &'a [f32],
+    /// Distance between stored rows, which are lines or cuts across all lines at one depth.
+    stride: usize,
+    stored_rows_are_lines: bool,
+    pub(super) lines: usize,
+    depth: usize,
+    tile_rows: TileRows,
+}
+
+impl<'a> Operand<'a> {
+    /// The rows of `A`.
+    pub(super) fn rows_of(a: Mat<'a>, rows: usize, depth: usize) -> Self {
+        let stored_rows_are_lines = !a.transposed;
+        let (data, stride, lines) = (a.data, a.stride, rows);
+        Self { data, stride, stored_rows_are_lines, lines, depth, tile_rows: TileRows::Lines }
+    }
+
+    /// The columns of `B`.
+    pub(super) fn columns_of(b: Mat<'a>, columns: usize, depth: usize) -> Self {
+        let stored_rows_are_lines = b.transposed;
+        let (data, stride, lines) = (b.data, b.stride, columns);
+        Self { data, stride, stored_rows_are_lines, lines, depth, tile_rows: TileRows::Depth }
+    }
+
+    /// Packs one step of the panel that starts at `line`; what lies beyond the operand becomes zero.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn pack_step(&self, line: usize, depth: usize, step: &mut [Tile]) {
+        assert_eq!(step.len(), STEP_TILES);
+        let turned = (self.tile_rows == TileRows::Lines) != self.stored_rows_are_lines;
+        for half in 0..2 {
+            let line = line + half * HALF;
+            let (first, second) = (self.square(line, depth), self.square(line, depth + HALF));
+            if turned {
+                let (first, second) = (first.transposed(), second.transposed());
+                for row in 0..16 {
+                    store_parts(split_pairs(first[row], second[row]), step, half, row);
+                }
+            } else {
+                for row in 0..16 {
+                    store_parts(split_pairs(first.row(row), second.row(row)), step, half, row);
+                }
+            }
+        }
+    }
+
+    /// The square of 16 lines and 16 values that starts at (`line`, `depth`).
+    fn square(&self, line: usize, depth: usize) -> Square<'a> {
+        let (lines, depths) =
+            (self.lines.saturating_sub(line).min(16), self.depth.saturating_sub(depth).min(16));
+        if lines == 0 || depths == 0 {
+            return Square { data: &[], stride: 0, rows: 0, mask: 0, next: 0 };
+        }
+        let (start, rows, columns, next) = if self.stored_rows_are_lines {
+            (line * self.stride + depth, lines, depths, STEP)
+        } else {
+            (depth * self.stride + line, depths, lines, STEP * self.stride)
+        };
+        let data = &self.data[start..start + (rows - 1) * self.stride + columns];
+        Square { data, stride: self.stride, rows, mask: u16::MAX >> (16 - columns), next }
+    }
+}
+
+/// Up to 16 x 16 values as stored; the rest of the square counts as zero.
+///
+/// `data` ends with the last value of the last row.
+struct Square<'a> {
+    data: &'a [f32],
+    stride: usize,
+    rows: usize,
+    /// The columns that exist.
+    mask: u16,
+    /// Distance to the same place in the next step.
+    next: usize,
+}
+
+impl Square<'_> {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn row(&self, row: usize) -> __m512 {
+        let mask = if row < self.rows { self.mask } else { 0 };
+        let start = self.data.as_ptr().wrapping_add(row * self.stride);
+        _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(self.next).cast());
+        // SAFETY: the columns of an existing row lie inside `data`; masked lanes, and rows, are not read.
+        unsafe { _mm512_maskz_loadu_ps(mask, start) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn transposed(&self) -> [__m512; 16] {
+        let mut rows = [_mm512_setzero_ps(); 16];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = self.row(i);
+        }
+        transpose(rows)
+    }
+}
+
+/// The bf16 parts of two vectors, largest part first, as pairs of (`low`, `high`).
+///
+/// Each part is the rounding of what the parts before it leave, so its error has either sign and the products
+/// of parts left out of the sum are below 2⁻²⁶ of the whole. Three parts of 8 bits hold all 24 bits of an
+/// `f32` (unless the last is subnormal), so the last needs no rounding: cutting it is exact, and keeps NaN.
+/// An infinite value leaves `inf - inf = NaN`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn split_pairs(low: __m512, high: __m512) -> [__m512i; 3] {
+    let (low_1, low) = round_off(low);
+    let (high_1, high) = round_off(high);
+    let (low_2, low_3) = round_off(low);
+    let (high_2, high_3) = round_off(high);
+    [pair(low_1, high_1), pair(low_2, high_2), pair(low_3, high_3)]
+}
+
+/// A value rounded to bf16 (ties away from zero), and the exact rest.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn round_off(value: __m512) -> (__m512, __m512) {
+    let above_half = _mm512_add_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(0x8000));
+    let rounded = _mm512_castsi512_ps(_mm512_and_si512(above_half, _mm512_set1_epi32(!0xffff)));
+    (rounded, _mm512_sub_ps(value, rounded))
+}
+
+/// The upper halves of two vectors, lane by lane: `low`'s in the lower half.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn pair(low: __m512, high: __m512) -> __m512i {
+    let low = _mm512_srli_epi32::<16>(_mm512_castps_si512(low));
+    // Truth table of `first | (second & third)`.
+    const OR_AND: i32 = 0b1111_1000;
+    _mm512_ternarylogic_epi32::<OR_AND>(low, _mm512_castps_si512(high), _mm512_set1_epi32(!0xffff))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store_parts(parts: [__m512i; 3], step: &mut [Tile], half: usize, row: usize) {
+    for (part, value) in parts.into_iter().enumerate() {
+        let to = &mut step[part * 2 + half].0[row];
+        // SAFETY: `to` is 64 writable bytes, and rows of a tile are aligned to 64 bytes.
+        unsafe { _mm512_store_si512(to.as_mut_ptr().cast(), value) };
+    }
+}
+
+/// Rows become columns.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose(rows: [__m512; 16]) -> [__m512; 16] {
+    let zero = [_mm512_setzero_ps(); 16];
+    let (mut pairs, mut quads, mut columns) = (zero, zero, zero);
+    for i in (0..16).step_by(2) {
+        pairs[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
+        pairs[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    }
+    let pd = |i: usize| _mm512_castps_pd(pairs[i]);
+    for i in (0..16).step_by(4) {
+        quads[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(pd(i), pd(i + 2)));
+        quads[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(pd(i), pd(i + 2)));
+        quads[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(pd(i + 1), pd(i + 3)));
+        quads[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(pd(i + 1), pd(i + 3)));
+    }
+    // Quarter `q` of `quads[4g + j]` is now column `4q + j` of rows `4g..4g + 4`.
+    const EVEN: i32 = 0b10_00_10_00;
+    const ODD: i32 = 0b11_01_11_01;
+    for j in 0..4 {
+        let upper_even = _mm512_shuffle_f32x4::<EVEN>(quads[j], quads[4 + j]);
+        let lower_even = _mm512_shuffle_f32x4::<EVEN>(quads[8 + j], quads[12 + j]);
+        let upper_odd = _mm512_shuffle_f32x4::<ODD>(quads[j], quads[4 + j]);
+        let lower_odd = _mm512_shuffle_f32x4::<ODD>(quads[8 + j], quads[12 + j]);
+        columns[j] = _mm512_shuffle_f32x4::<EVEN>(upper_even, lower_even);
+        columns[4 + j] = _mm512_shuffle_f32x4::<EVEN>(upper_odd, lower_odd);
+        columns[8 + j] = _mm512_shuffle_f32x4::<ODD>(upper_even, lower_even);
+        columns[12 + j] = _mm512_shuffle_f32x4::<ODD>(upper_odd, lower_odd);
+    }
+    columns
+}

@@ -1,0 +1,122 @@
+//! Elementary functions written so that the compiler can vectorise loops over them.
+
+/// eˣ to about 2 units in the last place, for any finite x; 0 below −87.3, capped above 88.
+#[inline(always)]
+pub(crate) fn exp(x: f32) -> f32 {
+    const LOG2_E: f32 = std::f32::consts::LOG2_E;
+    // ln 2 in two parts, the first with few bits, so that x − n·ln 2 is exact to the last place.
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let clamped = x.clamp(-87.3, 88.0);
+    let n = (clamped * LOG2_E).round_ties_even();
+    let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2_HIGH, clamped));
+    let mut poly = 1.987_569_2e-4;
+    for c in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
+        poly = r.mul_add(poly, c);
+    }
+    let mantissa = (r * r).mul_add(poly, r) + 1.0;
+    let power = f32::from_bits(((n as i32 + 127) << 23) as u32);
+    if x < -87.3 { 0.0 } else { mantissa * power }
+}
+
+/// tanh x = 1 − 2/(e²ˣ + 1), with a polynomial (from the Cephes library) near 0 where that cancels.
+#[inline(always)]
+pub(crate) fn tanh(x: f32) -> f32 {
+    let far = 1.0 - 2.0 / (exp(2.0 * x.clamp(-15.0, 15.0)) + 1.0);
+    let square = x * x;
+    let mut poly = -5.704_988_7e-3;
+    for c in [2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1] {
+        poly = square.mul_add(poly, c);
+    }
+    let near = (x * square).mul_add(poly, x);
+    if x.abs() < 0.625 { near } else { far }
+}
+
+/// The largest value; −∞ for none.
+#[inline(always)]
+pub(crate) fn max(values: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 16];
+    let chunks = values.chunks_exact(16);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for (lane, &v) in lanes.iter_mut().zip(chunk) {
+            *lane = if v > *lane { v } else { *lane };
+        }
+    }
+    rest.iter().chain(&lanes).fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m })
+}
+
+/// Σ f(v), in 16 lanes.
+#[inline(always)]
+pub(crate) fn sum_by(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
+    let mut lanes = [0.0; 16];
+    let chunks = values.chunks_exact(16);
+    let rest: f32 = chunks.remainder().iter().map(|&v| f(v)).sum();
+    for chunk in chunks {
+        for (lane, &v) in lanes.iter_mut().zip(chunk) {
+            *lane += f(v);
+        }
+    }
+    rest + lanes.iter().sum::<f32>()
+}
+
+/// Σ a·b, in 16 lanes.
+#[inline(always)]
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let (a_chunks, b_chunks) = (a.chunks_exact(16), b.chunks_exact(16));
+    let rest: f32 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(x, y)| x * y).sum();
+    for (x, y) in a_chunks.zip(b_chunks) {
+        for ((lane, &x), &y) in lanes.iter_mut().zip(x).zip(y) {
+            *lane = x.mul_add(y, *lane);
+        }
+    }
+    rest + lanes.iter().sum::<f32>()
+}
+
+/// Softmax of `row` in place; returns log Σ exp. An empty row gives −∞.
+#[inline(always)]
+pub(crate) fn softmax(row: &mut [f32]) -> f32 {
+    let highest = max(row);
+    for v in row.iter_mut() {
+        *v = exp(*v - highest);
+    }
+    let sum = sum_by(row, |v| v);
+    let inverse = 1.0 / sum;
+    for v in row.iter_mut() {
+        *v *= inverse;
+    }
+    highest + sum.ln()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_and_tanh_agree_with_the_library() {
+        for i in -90_000..90_000 {
+            let x = i as f32 * 1e-3;
+            let want = f64::from(x).exp();
+            if x < 87.9 && x > -87.2 {
+                assert!(((f64::from(exp(x)) - want) / want).abs() < 3e-7, "exp {x}: {} {want}", exp(x));
+            }
+            let want = f64::from(x).tanh();
+            assert!(
+                (f64::from(tanh(x)) - want).abs() <= 4e-7 * want.abs().max(1e-3),
+                "tanh {x}: {} {want}",
+                tanh(x)
+            );
+        }
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(0.0), 1.0);
+    }
+
+    #[test]
+    fn softmax_of_extreme_rows() {
+        let mut row = [1000.0, 1000.0, -1000.0];
+        let lse = softmax(&mut row);
+        assert_eq!(row, [0.5, 0.5, 0.0]);
+        assert!((lse - 1000.693_1).abs() < 1e-3);
+    }
+}

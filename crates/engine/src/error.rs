@@ -1,0 +1,26 @@
+//! What can go wrong in the engine.
+
+/// Shorthand for a result with the engine's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An engine error; the text names the op or parameter, what was expected and what came.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A parameter that the step wants to update took no part in the loss.
+    #[error("parameter `{0}` is free in this step but received no gradient")]
+    MissingGradient(String),
+    /// A name is not among the parameters.
+    #[error("no parameter is called `{0}`")]
+    UnknownParameter(String),
+    /// Values of the wrong size were given for a parameter.
+    #[error("parameter `{name}` holds {expected} values, {got} were given")]
+    WrongSize {
+        /// The parameter's name.
+        name: String,
+        /// Number of values it holds.
+        expected: usize,
+        /// Number of values offered.
+        got: usize,
+    },
+}

@@ -1,0 +1,125 @@
+use super::*;
+use crate::gradcheck::Check;
+use crate::{Device, GroupId, GroupSet, Params, ParamsBuilder, Rng};
+
+fn segments(starts: &[u32]) -> Segments {
+    Segments::from_host(&Device::cpu(), starts)
+}
+
+fn random(seed: u64, rows: usize, cols: usize) -> Tensor {
+    let stream = Rng::new(seed, 0).stream(0);
+    let values: Vec<f32> = (0..rows * cols).map(|i| stream.normal(i as u32, 0)).collect();
+    Tensor::from_host(&Device::cpu(), [rows, cols], &values)
+}
+
+fn no_params() -> Params {
+    ParamsBuilder::default().finish(&Device::cpu())
+}
+
+#[test]
+fn gradients_match_finite_differences_packed() {
+    for causal in [false, true] {
+        for dropout in [0.0, 0.3] {
+            for (weighting, starts) in [(0, &[0u32, 3, 4, 4, 9][..]), (1, &[0, 5, 7]), (2, &[0, 1, 6])] {
+                let (heads, width, sentences) = (2, 6, segments(starts));
+                let rows = sentences.rows();
+                let mut check = Check::new();
+                let qkv = check.param("qkv", [rows, 3 * width]);
+                let w = (weighting > 0).then(|| {
+                    check.param("weights", [if weighting == 1 { sentences.count() } else { rows }, heads])
+                });
+                check.run(move |tape| {
+                    let weights = match (weighting, w) {
+                        (1, Some(w)) => HeadWeights::PerSentence(tape.parameter(w)),
+                        (2, Some(w)) => HeadWeights::PerRow(tape.parameter(w)),
+                        _ => HeadWeights::One,
+                    };
+                    let inputs = Inputs::Packed(tape.parameter(qkv));
+                    let (queries, keys) = (sentences.clone(), sentences.clone());
+                    tape.attention(&inputs, Attention { heads, causal, dropout, queries, keys, weights })
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_match_finite_differences_apart() {
+    let (queries, keys) = (segments(&[0, 2, 3, 7]), segments(&[0, 5, 6, 19]));
+    let mut check = Check::new();
+    let (q, kv) = (check.param("q", [7, 10]), check.param("kv", [19, 20]));
+    let w = check.param("weights", [7, 5]);
+    check.run(move |tape| {
+        let inputs = Inputs::Apart(tape.parameter(q), tape.parameter(kv));
+        let weights = HeadWeights::PerRow(tape.parameter(w));
+        let (queries, keys) = (queries.clone(), keys.clone());
+        tape.attention(&inputs, Attention { heads: 5, causal: false, dropout: 0.0, queries, keys, weights })
+    });
+}
+
+/// The formula of the module's head, written out with loops in f64.
+#[test]
+fn values_match_the_formula() {
+    let (heads, k, rows) = (3, 17, 21);
+    let width = heads * k;
+    let qkv = random(4, rows, 3 * width);
+    let w = random(5, rows, heads);
+    let params = no_params();
+    let starts = segments(&[0, 1, 21]);
+    let weights = HeadWeights::PerRow(Var::constant(w.clone()));
+    let attention = Attention {
+        heads,
+        causal: true,
+        dropout: 0.0,
+        queries: starts.clone(),
+        keys: starts.clone(),
+        weights,
+    };
+    let got = Tape::evaluation(&params).attention(&Inputs::Packed(Var::constant(qkv.clone())), attention);
+    for range in starts.ranges() {
+        for i in range.clone() {
+            for head in 0..heads {
+                let at =
+                    |row: usize, part: usize, c: usize| f64::from(qkv.row(row)[part * width + head * k + c]);
+                let score =
+                    |j: usize| (0..k).map(|c| at(i, 0, c) * at(j, 1, c)).sum::<f64>() / (k as f64).sqrt();
+                let p: Vec<f64> = (range.start..=i).map(|j| score(j).exp()).collect();
+                let sum: f64 = p.iter().sum();
+                for c in 0..k {
+                    let o: f64 = (range.start..=i).map(|j| p[j - range.start] / sum * at(j, 2, c)).sum();
+                    let want = o * f64::from(w.row(i)[head]);
+                    let value = f64::from(got.tensor().row(i)[head * k + c]);
+                    assert!((want - value).abs() < 1e-5, "row {i} head {head}: {value} for {want}");
+                }
+            }
+        }
+    }
+}
+
+/// A head of weight 0 gives zeros and its inputs no gradient, as if it were not there.
+#[test]
+fn a_dropped_head_takes_no_part() {
+    let (heads, width, rows, group) = (2, 8, 5, GroupId(0));
+    let device = Device::cpu();
+    let mut builder = ParamsBuilder::default();
+    let id = builder.matrix("qkv".into(), [rows, 3 * width], group);
+    let mut params = builder.finish(&device);
+    params.set("qkv", &random(6, rows, 3 * width).to_host()).unwrap();
+    let mut gradients = params.gradients();
+    let mut tape = Tape::training(&params, &mut gradients, GroupSet::of(&[group]), Rng::new(1, 1));
+    let inputs = Inputs::Packed(tape.parameter(id));
+    let weights = HeadWeights::PerSentence(Var::constant(Tensor::from_host(&device, [1, 2], &[0.0, 2.0])));
+    let all = segments(&[0, 5]);
+    let out = tape.attention(
+        &inputs,
+        Attention { heads, causal: true, dropout: 0.2, queries: all.clone(), keys: all, weights },
+    );
+    assert!((0..rows).all(|row| out.tensor().row(row)[..4].iter().all(|&v| v == 0.0)));
+    tape.seed(&out, random(7, rows, width));
+    tape.backward();
+    let gradient = gradients.get(&params, "qkv").unwrap().unwrap();
+    for row in gradient.chunks_exact(width) {
+        assert!(row[..4].iter().all(|&g| g == 0.0));
+    }
+    assert!(gradient.iter().any(|&g| g != 0.0));
+}

@@ -1,0 +1,122 @@
+//! The best next tokens of groups of hypotheses.
+
+use rayon::prelude::*;
+
+use crate::Tensor;
+use crate::cpu::{math, vectorised};
+
+/// A continuation of a hypothesis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Candidate {
+    /// Cumulative log-probability of the hypothesis with this token, in nats.
+    pub score: f32,
+    /// The hypothesis' row.
+    pub row: u32,
+    /// The token.
+    pub token: u32,
+}
+
+impl Candidate {
+    /// Better first; equal scores in order of row and token.
+    fn order(&self, other: &Self) -> std::cmp::Ordering {
+        other.score.total_cmp(&self.score).then((self.row, self.token).cmp(&(other.row, other.token)))
+    }
+}
+
+/// Tokens that are changed before the choice.
+#[derive(Clone, Debug, Default)]
+pub struct Constraints {
+    /// Tokens that cannot be chosen.
+    pub forbidden: Vec<u32>,
+    /// Amounts subtracted from the log-probability of tokens.
+    pub penalties: Vec<(u32, f32)>,
+}
+
+/// For each group of rows, the `count` best continuations over all its rows: `score[row] + ln softmax(logits)`.
+///
+/// logits `[R, V]`; `groups` are runs of rows. Numbers that are not finite count as impossible.
+pub fn best_continuations(
+    logits: &Tensor,
+    scores: &[f32],
+    groups: &[std::ops::Range<usize>],
+    count: usize,
+    constraints: &Constraints,
+) -> Vec<Vec<Candidate>> {
+    groups
+        .par_iter()
+        .map(|group| {
+            let mut best = Vec::with_capacity(count + 1);
+            for row in group.clone() {
+                vectorised(|| scan(logits.row(row), row as u32, scores[row], count, constraints, &mut best));
+            }
+            best
+        })
+        .collect()
+}
+
+#[inline(always)]
+fn scan(
+    logits: &[f32],
+    row: u32,
+    score: f32,
+    count: usize,
+    constraints: &Constraints,
+    best: &mut Vec<Candidate>,
+) {
+    const RUN: usize = 32;
+    let highest = math::max(logits);
+    let log_sum = highest + math::sum_by(logits, |v| math::exp(v - highest)).ln();
+    let base = score - log_sum;
+    for (run, values) in logits.chunks(RUN).enumerate() {
+        // Most runs hold nothing good enough: one comparison passes over them.
+        if best.len() == count && math::max(values) + base <= best[count - 1].score {
+            continue;
+        }
+        for (i, value) in values.iter().enumerate() {
+            let token = (run * RUN + i) as u32;
+            let penalty = constraints.penalties.iter().find(|(id, _)| *id == token).map_or(0.0, |(_, p)| *p);
+            let candidate = Candidate { score: value + base - penalty, row, token };
+            let worthwhile = best.len() < count || candidate.order(&best[count - 1]).is_lt();
+            if worthwhile && candidate.score.is_finite() && !constraints.forbidden.contains(&token) {
+                let at = best.partition_point(|other| other.order(&candidate).is_lt());
+                best.insert(at, candidate);
+                best.truncate(count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, Rng};
+
+    #[test]
+    fn the_best_are_found_as_by_sorting() {
+        let (rows, types, count) = (4, 101, 7);
+        let stream = Rng::new(8, 0).stream(0);
+        let values: Vec<f32> = (0..rows * types).map(|i| stream.normal(i as u32, 0)).collect();
+        let logits = Tensor::from_host(&Device::cpu(), [rows, types], &values);
+        let scores = [-1.0, -1.5, -0.5, -3.0];
+        let constraints = Constraints { forbidden: vec![1], penalties: vec![(3, 0.7)] };
+        let got = best_continuations(&logits, &scores, &[0..3, 3..4], count, &constraints);
+        for (group, got) in [0..3, 3..4].into_iter().zip(got) {
+            let mut all = Vec::new();
+            for row in group {
+                let sum: f64 = logits.row(row).iter().map(|&v| f64::from(v).exp()).sum();
+                for token in (0..types).filter(|&t| t != 1) {
+                    let penalty = if token == 3 { 0.7 } else { 0.0 };
+                    let value =
+                        f64::from(logits.row(row)[token]) - sum.ln() + f64::from(scores[row]) - penalty;
+                    all.push((value, row as u32, token as u32));
+                }
+            }
+            all.sort_by(|a, b| b.0.total_cmp(&a.0));
+            assert_eq!(got.len(), count);
+            for (got, want) in got.iter().zip(all) {
+                assert_eq!((got.row, got.token), (want.1, want.2));
+                assert!((f64::from(got.score) - want.0).abs() < 1e-5);
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Linear layers: `Y = dropout(act(X·Wᵀ + b))`, X `[N, I]`, W `[O, I]`, b `[O]`, Y `[N, O]`.
+
+use crate::cpu::gemm::{Into, Mat, gemm};
+use crate::cpu::{for_rows, math, sum_rows};
+use crate::ops::RowFactors;
+use crate::rng::Dropout;
+use crate::{ParamId, Tape, Var};
+
+/// What follows the affine map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    Identity,
+    /// max(0, z).
+    Relu,
+    /// tanh z.
+    Tanh,
+}
+
+impl Tape<'_> {
+    /// `dropout(act(X·Wᵀ + b))`: X `[N, I]`, W `[O, I]`, b of O values.
+    pub fn linear(&mut self, x: &Var, weight: ParamId, bias: ParamId, act: Activation, dropout: f32) -> Var {
+        let block = self.params.block(weight);
+        let (rows, inner, cols) = (x.rows(), block.cols, block.rows);
+        assert_eq!(x.cols(), inner, "linear: the input has {} columns, the weight {inner}", x.cols());
+        let dropout = self.next_dropout(dropout);
+        let mut y = self.device().scratch(rows * cols);
+        let w = Mat::new(self.params.values(weight), inner);
+        gemm([rows, cols, inner], Mat::new(x.values(), inner), w.t(), &mut y, Into::Overwrite);
+        forward_tail(&mut y, self.params.values(bias), act, dropout);
+
+        let tracked = x.tracked() || self.is_free(weight) || self.is_free(bias);
+        let y = self.output([rows, cols], y, tracked);
+        let (input, output) = (x.clone(), y.tensor().clone());
+        self.record(&y, move |backward, mut dz| {
+            backward_tail(&mut dz, output.values(), cols, act, dropout);
+            drop(output);
+            backward.param(bias, |db, held| {
+                sum_rows(rows, cols, db, held, |range, partial| {
+                    for row in dz[range.start * cols..range.end * cols].chunks_exact(cols) {
+                        for (sum, v) in partial.iter_mut().zip(row) {
+                            *sum += v;
+                        }
+                    }
+                });
+            });
+            backward.param(weight, |dw, held| {
+                gemm(
+                    [cols, inner, rows],
+                    Mat::new(&dz, cols).t(),
+                    Mat::new(input.values(), inner),
+                    dw,
+                    into(held),
+                );
+            });
+            let w = Mat::new(backward.params.values(weight), inner);
+            backward.input(&input, |dx, held| {
+                gemm([rows, inner, cols], Mat::new(&dz, cols), w, dx, into(held));
+            });
+        });
+        y
+    }
+}
+
+/// A product's target: add to what is held, or overwrite.
+pub(crate) fn into(held: bool) -> Into {
+    if held { Into::Add } else { Into::Overwrite }
+}
+
+/// Y = dropout(act(Z + b)), in place.
+fn forward_tail(z: &mut [f32], bias: &[f32], act: Activation, dropout: Option<Dropout>) {
+    let cols = bias.len();
+    for_rows(z, cols, |first, rows| {
+        let mut factors = RowFactors::new(if dropout.is_some() { cols } else { 0 });
+        for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
+            match act {
+                Activation::Identity => row.iter_mut().zip(bias).for_each(|(v, b)| *v += b),
+                Activation::Relu => row.iter_mut().zip(bias).for_each(|(v, b)| *v = (*v + b).max(0.0)),
+                Activation::Tanh => row.iter_mut().zip(bias).for_each(|(v, b)| *v = math::tanh(*v + b)),
+            }
+            if let Some(dropout) = &dropout {
+                row.iter_mut().zip(factors.of(dropout, first + i)).for_each(|(v, f)| *v *= f);
+            }
+        }
+    });
+}
+
+/// Turns dY into dZ in place; the activation's slope is read off Y.
+fn backward_tail(dy: &mut [f32], y: &[f32], cols: usize, act: Activation, dropout: Option<Dropout>) {
+    // With dropout Y is scaled; kept values times `back` are the activations themselves.
+    let (scale, back) = dropout.map_or((1.0, 1.0), |d| (d.scale, 1.0 / d.scale));
+    match (act, dropout) {
+        (Activation::Identity, None) => {}
+        (Activation::Relu, _) => for_rows(dy, 64, |first, rows| {
+            for (d, &y) in rows.iter_mut().zip(&y[first * 64..]) {
+                *d = if y > 0.0 { *d * scale } else { 0.0 };
+            }
+        }),
+        (Activation::Tanh, None) => for_rows(dy, 64, |first, rows| {
+            for (d, &y) in rows.iter_mut().zip(&y[first * 64..]) {
+                *d *= y.mul_add(-y, 1.0);
+            }
+        }),
+        // The mask cannot be read off Y, where a kept value may be 0 as well.
+        (Activation::Identity | Activation::Tanh, Some(dropout)) => {
+            for_rows(dy, cols, |first, rows| {
+                let mut factors = RowFactors::new(cols);
+                for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
+                    let y = &y[(first + i) * cols..];
+                    for ((d, &y), f) in row.iter_mut().zip(y).zip(factors.of(&dropout, first + i)) {
+                        let value = y * back;
+                        let slope = if act == Activation::Tanh { value.mul_add(-value, 1.0) } else { 1.0 };
+                        *d *= f * slope;
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gradcheck::Check;
+
+    #[test]
+    fn gradients_match_finite_differences() {
+        for act in [Activation::Identity, Activation::Relu, Activation::Tanh] {
+            for dropout in [0.0, 0.3] {
+                for [rows, inner, cols] in [[7, 5, 11], [1, 3, 2], [67, 17, 13]] {
+                    let mut check = Check::new();
+                    let weight = check.param("weight", [cols, inner]);
+                    // ReLU has a kink at 0: half of the units far above it, half far below.
+                    let bias = match act {
+                        Activation::Relu => {
+                            check.shifted("bias", [1, cols], |i| if i % 2 == 0 { 40.0 } else { -40.0 })
+                        }
+                        _ => check.param("bias", [1, cols]),
+                    };
+                    let x = check.param("x", [rows, inner]);
+                    check.run(move |tape| {
+                        let x = tape.parameter(x);
+                        tape.linear(&x, weight, bias, act, dropout)
+                    });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The ops: methods of [`Tape`](crate::Tape), one room each.
+//!
+//! | op | formula | backward keeps |
+//! |---|---|---|
+//! | [`embed`] | dropout(scale·E\[id\] + position) | ids |
+//! | [`linear`] | dropout(act(X·Wᵀ + b)) | X, Y |
+//! | [`attention`] | softmax(QKᵀ/√K)·V per sentence and head, times head weights | Q, K, V, row log-sums |
+//! | [`residual_norm`] | x + dropout(z), then layer norm; layer norm alone | the sum, row mean and scale |
+//! | [`pool`] | mean over each sentence; causal running mean | boundaries |
+//! | [`batch_norm`] | (x − mean)/√(var + ε)·γ + β over rows | x, column statistics |
+//! | [`mixture`] | gate logits to head weights: w = softmax(l)·M, or one drawn row of M | gates |
+//! | [`cross_entropy`] | label-smoothed loss of features against a vocabulary, logits never all in memory | gradient of the features |
+//! | [`decode`] | one step of cached attention, rows by index, best continuations (inference only) | – |
+//!
+//! Rules: an op checks its shapes at the door; activations' gradients are written or added to as the tape asks;
+//! parameter gradients are added; no result depends on the number of threads.
+
+pub mod attention;
+pub mod batch_norm;
+pub mod cross_entropy;
+pub mod decode;
+pub mod embed;
+pub mod linear;
+pub mod mixture;
+pub mod pool;
+pub mod residual_norm;
+
+use crate::rng::Dropout;
+
+/// Scratch for the dropout factors of one row.
+pub(crate) struct RowFactors {
+    bits: Vec<u16>,
+    pub(crate) factors: Vec<f32>,
+}
+
+impl RowFactors {
+    pub(crate) fn new(cols: usize) -> Self {
+        Self { bits: vec![0; cols], factors: vec![0.0; cols] }
+    }
+
+    /// The factors of `row`.
+    #[inline(always)]
+    pub(crate) fn of(&mut self, dropout: &Dropout, row: usize) -> &[f32] {
+        dropout.factors(row as u32, &mut self.bits, &mut self.factors);
+        &self.factors
+    }
+}
+
+impl crate::Tape<'_> {
+    /// A whole parameter block as a value `[rows, cols]`.
+    pub fn parameter(&mut self, id: crate::ParamId) -> crate::Var {
+        let block = self.params.block(id);
+        let shape = [block.rows, block.cols];
+        let mut copy = self.device().scratch(shape[0] * shape[1]);
+        copy.copy_from_slice(self.params.values(id));
+        let tracked = self.is_free(id);
+        let y = self.output(shape, copy, tracked);
+        self.record(&y, move |backward, dy| {
+            backward.param(id, |gradient, held| {
+                if held {
+                    crate::cpu::add(gradient, &dy);
+                } else {
+                    gradient.copy_from_slice(&dy);
+                }
+            });
+        });
+        y
+    }
+}

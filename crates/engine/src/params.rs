@@ -1,0 +1,329 @@
+//! Named parameters in one flat buffer per group, and gradients in the same layout.
+//!
+//! A parameter belongs to a group from birth. Optimisers, norms and checkpoints work on whole groups: one loop,
+//! one reduction, one write each.
+
+use std::collections::BTreeMap;
+
+use crate::device::{Buffer, Device};
+use crate::{Error, Result};
+
+/// Names a group of parameters; what a group means is the model's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupId(pub usize);
+
+/// A set of groups, for instance those a step updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupSet(u32);
+
+impl GroupSet {
+    /// No group.
+    pub const NONE: Self = Self(0);
+
+    /// The set of the given groups.
+    pub fn of(groups: &[GroupId]) -> Self {
+        Self(groups.iter().fold(0, |set, group| set | 1 << group.0))
+    }
+
+    /// Whether `group` is in the set.
+    pub fn contains(self, group: GroupId) -> bool {
+        self.0 >> group.0 & 1 == 1
+    }
+
+    /// Whether the set is empty.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Handle of a parameter block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamId(usize);
+
+/// A matrix `[rows, cols]` in a group's buffer. Its rows may be shared out among several names: the query, key
+/// and value projections of an attention are three names but one block, so that one product serves all three.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// The group that owns the block.
+    pub group: GroupId,
+    /// First value in the group's buffer.
+    pub offset: usize,
+    /// Rows of all parts together.
+    pub rows: usize,
+    /// Values per row.
+    pub cols: usize,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    name: String,
+    shape: Vec<usize>,
+    first_row: usize,
+    rows: usize,
+}
+
+impl Block {
+    fn range(&self) -> std::ops::Range<usize> {
+        self.offset..self.offset + self.rows * self.cols
+    }
+}
+
+/// One named parameter, as files see it.
+#[derive(Clone, Debug)]
+pub struct Named<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its shape: `[n]` for vectors, `[rows, cols]` for matrices.
+    pub shape: &'a [usize],
+    /// The group that owns it.
+    pub group: GroupId,
+    range: std::ops::Range<usize>,
+}
+
+/// The layout of all parameters: which block lies where in which group.
+#[derive(Clone, Debug, Default)]
+struct Layout {
+    blocks: Vec<Block>,
+    group_len: Vec<usize>,
+}
+
+/// Blocks begin on a multiple of this, so that a row of vectors can be read aligned on any device.
+const ALIGNMENT: usize = 64;
+
+/// Declares parameters one after the other.
+#[derive(Default)]
+pub struct ParamsBuilder {
+    layout: Layout,
+    names: BTreeMap<String, ParamId>,
+}
+
+impl ParamsBuilder {
+    /// Declares a matrix.
+    pub fn matrix(&mut self, name: String, [rows, cols]: [usize; 2], group: GroupId) -> ParamId {
+        self.block(vec![(name, vec![rows, cols])], cols, group)
+    }
+
+    /// Declares a vector.
+    pub fn vector(&mut self, name: String, len: usize, group: GroupId) -> ParamId {
+        self.block(vec![(name, vec![len])], len, group)
+    }
+
+    /// Declares several matrices or vectors that lie end to end and are used as one `[Σ rows, cols]` block. For
+    /// vectors, `cols` is 1 and the block is a column.
+    pub fn block(&mut self, parts: Vec<(String, Vec<usize>)>, cols: usize, group: GroupId) -> ParamId {
+        let id = ParamId(self.layout.blocks.len());
+        let mut first_row = 0;
+        let parts = parts
+            .into_iter()
+            .map(|(name, shape)| {
+                let rows = shape.iter().product::<usize>() / cols;
+                let taken = self.names.insert(name.clone(), id);
+                assert!(taken.is_none(), "parameter `{name}` is declared twice");
+                let part = Part { name, shape, first_row, rows };
+                first_row += rows;
+                part
+            })
+            .collect();
+        if self.layout.group_len.len() <= group.0 {
+            self.layout.group_len.resize(group.0 + 1, 0);
+        }
+        let len = &mut self.layout.group_len[group.0];
+        let offset = *len;
+        *len += (first_row * cols).next_multiple_of(ALIGNMENT);
+        self.layout.blocks.push(Block { group, offset, rows: first_row, cols, parts });
+        id
+    }
+
+    /// Allocates all declared parameters, zero.
+    pub fn finish(self, device: &Device) -> Params {
+        let buffers = self.layout.group_len.iter().map(|&len| device.zeros(len)).collect();
+        Params { device: device.clone(), layout: self.layout, buffers, names: self.names }
+    }
+}
+
+/// The values of all parameters.
+pub struct Params {
+    device: Device,
+    layout: Layout,
+    buffers: Vec<Buffer>,
+    names: BTreeMap<String, ParamId>,
+}
+
+impl Params {
+    /// The device the parameters live on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// A block's place and shape.
+    pub fn block(&self, id: ParamId) -> &Block {
+        &self.layout.blocks[id.0]
+    }
+
+    /// Every named parameter, in order of declaration.
+    pub fn named(&self) -> impl Iterator<Item = Named<'_>> {
+        self.layout.blocks.iter().flat_map(|block| {
+            block.parts.iter().map(|part| {
+                let begin = block.offset + part.first_row * block.cols;
+                let range = begin..begin + part.rows * block.cols;
+                Named { name: &part.name, shape: &part.shape, group: block.group, range }
+            })
+        })
+    }
+
+    /// The parameter called `name`.
+    pub fn find(&self, name: &str) -> Result<Named<'_>> {
+        let unknown = || Error::UnknownParameter(name.to_owned());
+        let id = self.names.get(name).ok_or_else(unknown)?;
+        let block = &self.layout.blocks[id.0];
+        let part = block.parts.iter().find(|part| part.name == name).ok_or_else(unknown)?;
+        let begin = block.offset + part.first_row * block.cols;
+        Ok(Named {
+            name: &part.name,
+            shape: &part.shape,
+            group: block.group,
+            range: begin..begin + part.rows * block.cols,
+        })
+    }
+
+    /// Copies a named parameter to the host.
+    pub fn get(&self, name: &str) -> Result<Vec<f32>> {
+        let named = self.find(name)?;
+        Ok(self.buffers[named.group.0][named.range].to_vec())
+    }
+
+    /// Sets a named parameter from the host.
+    pub fn set(&mut self, name: &str, values: &[f32]) -> Result<()> {
+        let Named { group, range, .. } = self.find(name)?;
+        if values.len() != range.len() {
+            return Err(Error::WrongSize { name: name.to_owned(), expected: range.len(), got: values.len() });
+        }
+        self.buffers[group.0][range].copy_from_slice(values);
+        Ok(())
+    }
+
+    /// Number of values in the named parameters of `groups`.
+    pub fn count(&self, groups: GroupSet) -> usize {
+        self.named().filter(|named| groups.contains(named.group)).map(|named| named.range.len()).sum()
+    }
+
+    /// Length of the flat buffer of `group`, padding included.
+    pub fn group_len(&self, group: GroupId) -> usize {
+        self.layout.group_len.get(group.0).copied().unwrap_or(0)
+    }
+
+    /// The flat buffer of `group`, copied to the host.
+    pub fn group_to_host(&self, group: GroupId) -> Vec<f32> {
+        self.buffers.get(group.0).map_or_else(Vec::new, |buffer| buffer.to_vec())
+    }
+
+    /// Gradients for these parameters, none set.
+    pub fn gradients(&self) -> Gradients {
+        Gradients {
+            layout: self.layout.clone(),
+            buffers: self.layout.group_len.iter().map(|&len| self.device.zeros(len)).collect(),
+            written: vec![false; self.layout.blocks.len()],
+        }
+    }
+
+    /// Takes over values that ops have computed for blocks (running statistics).
+    pub fn apply(&mut self, updates: Updates) {
+        for (id, values) in updates.0 {
+            let block = &self.layout.blocks[id.0];
+            self.buffers[block.group.0][block.range()].copy_from_slice(&values);
+        }
+    }
+
+    pub(crate) fn values(&self, id: ParamId) -> &[f32] {
+        let block = self.block(id);
+        &self.buffers[block.group.0][block.range()]
+    }
+
+    pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut [f32] {
+        self.buffers.get_mut(group.0).map_or(&mut [], |buffer| &mut **buffer)
+    }
+}
+
+/// New values for blocks, made by ops during a forward pass and taken over afterwards by [`Params::apply`].
+#[derive(Default)]
+pub struct Updates(pub(crate) Vec<(ParamId, Buffer)>);
+
+/// Gradients in the layout of the parameters.
+pub struct Gradients {
+    layout: Layout,
+    buffers: Vec<Buffer>,
+    written: Vec<bool>,
+}
+
+impl Gradients {
+    /// Forgets all gradients: the next contribution to each block replaces what it holds.
+    pub fn clear(&mut self) {
+        self.written.fill(false);
+    }
+
+    /// An error that names the first parameter of `free` groups which got no gradient since [`Self::clear`].
+    pub fn check_complete(&self, free: GroupSet) -> Result<()> {
+        let missing = self
+            .layout
+            .blocks
+            .iter()
+            .zip(&self.written)
+            .find(|(block, written)| free.contains(block.group) && !**written);
+        missing.map_or(Ok(()), |(block, _)| Err(Error::MissingGradient(block.parts[0].name.clone())))
+    }
+
+    /// Copies the gradient of a named parameter to the host; `None` where nothing was written.
+    pub fn get(&self, params: &Params, name: &str) -> Result<Option<Vec<f32>>> {
+        let named = params.find(name)?;
+        let written = self.written[params.names[name].0];
+        Ok(written.then(|| self.buffers[named.group.0][named.range].to_vec()))
+    }
+
+    /// The gradient of a block, and whether it already holds a contribution to add to.
+    pub(crate) fn slot(&mut self, id: ParamId) -> (&mut [f32], bool) {
+        let block = &self.layout.blocks[id.0];
+        let was_written = std::mem::replace(&mut self.written[id.0], true);
+        (&mut self.buffers[block.group.0][block.range()], was_written)
+    }
+
+    pub(crate) fn group(&self, group: GroupId) -> &[f32] {
+        self.buffers.get(group.0).map_or(&[], |buffer| &**buffer)
+    }
+
+    pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut [f32] {
+        self.buffers.get_mut(group.0).map_or(&mut [], |buffer| &mut **buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_share_rows_among_names() {
+        let mut builder = ParamsBuilder::default();
+        builder.vector("bias".into(), 5, GroupId(1));
+        builder.block(vec![("q".into(), vec![2, 3]), ("k".into(), vec![4, 3])], 3, GroupId(1));
+        let mut params = builder.finish(&Device::cpu());
+        params.set("k", &[7.0; 12]).unwrap();
+        assert_eq!(params.get("q").unwrap(), [0.0; 6]);
+        assert_eq!(params.get("k").unwrap(), [7.0; 12]);
+        assert_eq!(params.count(GroupSet::of(&[GroupId(1)])), 23);
+        assert!(matches!(params.set("k", &[1.0]), Err(Error::WrongSize { expected: 12, got: 1, .. })));
+        assert!(params.get("v").is_err());
+    }
+
+    #[test]
+    fn a_free_parameter_without_gradient_is_named() {
+        let mut builder = ParamsBuilder::default();
+        let first = builder.vector("first".into(), 5, GroupId(0));
+        builder.vector("second".into(), 5, GroupId(1));
+        let params = builder.finish(&Device::cpu());
+        let mut gradients = params.gradients();
+        gradients.slot(first);
+        gradients.check_complete(GroupSet::of(&[GroupId(0)])).unwrap();
+        let error = gradients.check_complete(GroupSet::of(&[GroupId(0), GroupId(1)])).unwrap_err();
+        assert!(error.to_string().contains("`second`"), "{error}");
+    }
+}

@@ -1,0 +1,310 @@
+//! What a model is: sizes, norm order, sharing, and which row of the paper's tables.
+
+use serde::{Deserialize, Serialize};
+
+use crate::experts::Experts;
+use crate::{Error, Result};
+
+/// Sizes and choices of a translation model. Key names are fairseq's where the meaning is the same; encoder and
+/// decoder have the same width, inner width and heads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelConfig {
+    /// The architecture this began as; for people.
+    #[serde(default = "custom")]
+    pub arch: String,
+    /// Layers of the encoder.
+    pub encoder_layers: usize,
+    /// Layers of the decoder.
+    pub decoder_layers: usize,
+    /// D.
+    pub encoder_embed_dim: usize,
+    /// Inner width of the feed-forward sublayers.
+    pub encoder_ffn_embed_dim: usize,
+    /// H.
+    pub encoder_attention_heads: usize,
+    /// Dropout of embeddings and of each sublayer's output.
+    #[serde(default)]
+    pub dropout: f32,
+    /// Dropout of attention probabilities.
+    #[serde(default)]
+    pub attention_dropout: f32,
+    /// Dropout after the ReLU.
+    #[serde(default)]
+    pub activation_dropout: f32,
+    /// Where layer norms stand.
+    #[serde(default)]
+    pub norm: NormOrder,
+    /// Which embeddings are one.
+    #[serde(default)]
+    pub share_embeddings: Sharing,
+    /// The longest sentence, in tokens with the end mark.
+    #[serde(default = "max_positions")]
+    pub max_positions: usize,
+    /// How heads are mixed.
+    #[serde(default)]
+    pub mixture: Mixture,
+}
+
+fn custom() -> String {
+    "custom".into()
+}
+
+fn max_positions() -> usize {
+    1024
+}
+
+/// Where layer norms stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormOrder {
+    /// After each residual sum (fairseq's default for translation).
+    #[default]
+    Post,
+    /// Before each sublayer, and once at the end of each stack.
+    Pre,
+}
+
+/// Which embeddings are one matrix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sharing {
+    /// Source, target and output each have their own.
+    None,
+    /// Target and output (`--share-decoder-input-output-embed`).
+    #[default]
+    Decoder,
+    /// All three (`--share-all-embeddings`); needs one dictionary for both sides.
+    All,
+}
+
+/// How heads are mixed: which row of the paper's tables this is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mixture {
+    /// The system.
+    #[serde(default)]
+    pub system: System,
+    /// t: heads that each expert leaves out.
+    #[serde(default = "one")]
+    pub dropped_heads: usize,
+    /// Hidden width of the gates.
+    #[serde(default = "gate_hidden")]
+    pub gate_hidden: usize,
+    /// Dropout inside the gates.
+    #[serde(default = "gate_dropout")]
+    pub gate_dropout: f32,
+    /// What the gate of decoder self-attention reads.
+    #[serde(default)]
+    pub decoder_gate: DecoderGate,
+    /// What the gate of cross-attention reads.
+    #[serde(default)]
+    pub cross_gate: CrossGate,
+    /// What shares one draw.
+    #[serde(default)]
+    pub sampling_unit: SamplingUnit,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn gate_hidden() -> usize {
+    256
+}
+
+fn gate_dropout() -> f32 {
+    0.1
+}
+
+impl Default for Mixture {
+    fn default() -> Self {
+        Self {
+            system: System::Base,
+            dropped_heads: one(),
+            gate_hidden: gate_hidden(),
+            gate_dropout: gate_dropout(),
+            decoder_gate: DecoderGate::default(),
+            cross_gate: CrossGate::default(),
+            sampling_unit: SamplingUnit::default(),
+        }
+    }
+}
+
+/// The systems of the paper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum System {
+    /// BASE: plain multi-head attention.
+    #[default]
+    Base,
+    /// uni-MAE: one expert drawn uniformly in training, all of them equally at test time.
+    Uniform,
+    /// MAE: gates trained by block coordinate descent.
+    Mae,
+    /// NoBCD: the same model, gates and the rest trained jointly.
+    Nobcd,
+}
+
+impl System {
+    /// Whether attentions have gates with parameters.
+    pub fn is_gated(self) -> bool {
+        matches!(self, Self::Mae | Self::Nobcd)
+    }
+}
+
+/// What the gate of decoder self-attention reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecoderGate {
+    /// The running mean of its inputs up to each position; one gate per position.
+    #[default]
+    Causal,
+    /// The mean of the whole target, as the paper words it: sees the future in training. Decoding uses the mean of
+    /// what is there.
+    Whole,
+}
+
+/// What the gate of cross-attention reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CrossGate {
+    /// The queries, as decoder self-attention does.
+    #[default]
+    Query,
+    /// The mean of the encoder's output; one gate per sentence.
+    Source,
+}
+
+/// What shares one draw of an expert.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SamplingUnit {
+    /// Each gate row draws for itself.
+    #[default]
+    Row,
+    /// The rows of a sentence use one random number.
+    Sentence,
+}
+
+/// The architectures that `arch` knows: fairseq's names, and a small one for small machines.
+pub const ARCHITECTURES: [&str; 4] = [
+    "transformer_iwslt_de_en",
+    "transformer_wmt_en_de",
+    "transformer_vaswani_wmt_en_de_big",
+    "transformer_tiny",
+];
+
+impl ModelConfig {
+    /// A named architecture. `transformer_iwslt_de_en` has 8 heads, as the paper needs, where fairseq's has 4.
+    pub fn arch(name: &str) -> Result<Self> {
+        let (layers, width, inner, heads, dropout) = match name {
+            "transformer_iwslt_de_en" => (6, 512, 1024, 8, 0.3),
+            "transformer_wmt_en_de" => (6, 512, 2048, 8, 0.1),
+            "transformer_vaswani_wmt_en_de_big" => (6, 1024, 4096, 16, 0.3),
+            "transformer_tiny" => (3, 256, 512, 8, 0.3),
+            _ => {
+                let known = ARCHITECTURES.join(", ");
+                return Err(Error::Config(vec![format!(
+                    "no architecture is called `{name}`; there are {known}"
+                )]));
+            }
+        };
+        Ok(Self {
+            arch: name.into(),
+            encoder_layers: layers,
+            decoder_layers: layers,
+            encoder_embed_dim: width,
+            encoder_ffn_embed_dim: inner,
+            encoder_attention_heads: heads,
+            dropout,
+            attention_dropout: 0.0,
+            activation_dropout: 0.0,
+            norm: NormOrder::Post,
+            share_embeddings: Sharing::Decoder,
+            max_positions: max_positions(),
+            mixture: Mixture::default(),
+        })
+    }
+
+    /// The experts of each attention.
+    pub fn experts(&self) -> Experts {
+        Experts { heads: self.encoder_attention_heads, dropped: self.mixture.dropped_heads }
+    }
+
+    /// All faults at once.
+    pub fn check(&self) -> Result<()> {
+        let mut faults = Vec::new();
+        let mut require = |holds: bool, fault: String| {
+            if !holds {
+                faults.push(fault);
+            }
+        };
+        let (width, heads) = (self.encoder_embed_dim, self.encoder_attention_heads);
+        require(
+            width > 0 && width.is_multiple_of(2),
+            format!("encoder_embed_dim = {width} must be even and above 0"),
+        );
+        let divides = heads > 0 && width.is_multiple_of(heads);
+        require(
+            divides,
+            format!("encoder_attention_heads = {heads} must divide encoder_embed_dim = {width}"),
+        );
+        require(self.encoder_ffn_embed_dim > 0, "encoder_ffn_embed_dim must be above 0".into());
+        let layers = self.encoder_layers > 0 && self.decoder_layers > 0;
+        require(layers, "encoder_layers and decoder_layers must be above 0".into());
+        require(self.max_positions > 1, "max_positions must be above 1".into());
+        for (key, p) in [
+            ("dropout", self.dropout),
+            ("attention_dropout", self.attention_dropout),
+            ("activation_dropout", self.activation_dropout),
+            ("mixture.gate_dropout", self.mixture.gate_dropout),
+        ] {
+            require((0.0..1.0).contains(&p), format!("{key} = {p} must be at least 0 and below 1"));
+        }
+        let t = self.mixture.dropped_heads;
+        if self.mixture.system != System::Base {
+            require(
+                t > 0 && t < heads,
+                format!("mixture.dropped_heads = {t} must be between 1 and {heads} - 1"),
+            );
+        }
+        if self.mixture.system.is_gated() {
+            require(self.mixture.gate_hidden > 0, "mixture.gate_hidden must be above 0".into());
+        }
+        if faults.is_empty() { Ok(()) } else { Err(Error::Config(faults)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_are_valid_and_survive_a_round_trip() {
+        for name in ARCHITECTURES {
+            let config = ModelConfig::arch(name).unwrap();
+            config.check().unwrap();
+            assert_eq!(toml::from_str::<ModelConfig>(&toml::to_string(&config).unwrap()).unwrap(), config);
+        }
+    }
+
+    #[test]
+    fn all_faults_come_at_once() {
+        let mut config = ModelConfig::arch("transformer_tiny").unwrap();
+        config.encoder_attention_heads = 7;
+        config.dropout = 1.0;
+        config.mixture = Mixture { system: System::Mae, dropped_heads: 9, ..Mixture::default() };
+        let text = config.check().unwrap_err().to_string();
+        for part in ["encoder_attention_heads = 7", "dropout = 1", "dropped_heads = 9"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_refused() {
+        let text = toml::to_string(&ModelConfig::arch("transformer_tiny").unwrap()).unwrap();
+        let error = toml::from_str::<ModelConfig>(&format!("heads = 3\n{text}")).unwrap_err().to_string();
+        assert!(error.contains("heads"), "{error}");
+    }
+}

@@ -1,0 +1,53 @@
+//! What can go wrong with models and their files.
+
+use std::path::PathBuf;
+
+/// Shorthand for a result with the model's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A model error; the text names the file and key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration contradicts itself; all faults, one per line.
+    #[error("the model configuration is not valid:\n  {}", .0.join("\n  "))]
+    Config(Vec<String>),
+    /// A configuration file does not say what it should.
+    #[error("{path}: {message}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What the parser found, with line and key.
+        message: String,
+    },
+    /// A weight file does not fit the configuration; all faults, one per line.
+    #[error("{path} does not fit this model:\n  {}", .faults.join("\n  "))]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// One fault per parameter.
+        faults: Vec<String>,
+    },
+    /// The file system said no.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A dictionary could not be read.
+    #[error(transparent)]
+    Data(#[from] mae_data::Error),
+    /// The engine refused.
+    #[error(transparent)]
+    Engine(#[from] mae_engine::Error),
+}
+
+impl Error {
+    /// Wraps an input/output error with the file it concerns.
+    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}

@@ -1,0 +1,78 @@
+//! Experts: subsets of heads. An expert of h heads with t left out scales the rest by h/(h−t).
+
+/// All experts that leave `dropped` of `heads` heads out: C(h, t) of them, in the order of the heads they leave out
+/// ((0,1), (0,2), … for t = 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// h.
+    pub heads: usize,
+    /// t.
+    pub dropped: usize,
+}
+
+impl Experts {
+    /// C(h, t).
+    pub fn count(&self) -> usize {
+        (0..self.dropped).fold(1, |count, i| count * (self.heads - i) / (i + 1))
+    }
+
+    /// The heads that each expert leaves out.
+    pub fn left_out(&self) -> Vec<Vec<usize>> {
+        let mut all = Vec::with_capacity(self.count());
+        let mut chosen = Vec::new();
+        extend(&mut chosen, 0, self, &mut all);
+        all
+    }
+
+    /// M `[experts, heads]`, row-major: h/(h−t) where expert e keeps head j, else 0.
+    pub fn matrix(&self) -> Vec<f32> {
+        let keep = (self.heads as f64 / (self.heads - self.dropped) as f64) as f32;
+        let row = |out: Vec<usize>| (0..self.heads).map(move |j| if out.contains(&j) { 0.0 } else { keep });
+        self.left_out().into_iter().flat_map(row).collect()
+    }
+}
+
+fn extend(chosen: &mut Vec<usize>, from: usize, experts: &Experts, all: &mut Vec<Vec<usize>>) {
+    if chosen.len() == experts.dropped {
+        all.push(chosen.clone());
+        return;
+    }
+    for head in from..experts.heads {
+        chosen.push(head);
+        extend(chosen, head + 1, experts, all);
+        chosen.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_binomial() {
+        assert_eq!(Experts { heads: 8, dropped: 1 }.count(), 8);
+        assert_eq!(Experts { heads: 8, dropped: 2 }.count(), 28);
+        assert_eq!(Experts { heads: 16, dropped: 3 }.count(), 560);
+        assert_eq!(
+            Experts { heads: 4, dropped: 2 }.left_out(),
+            [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+        );
+    }
+
+    /// Rows sum to h, and so does any mixture; the uniform mixture weighs every head 1.
+    #[test]
+    fn rows_sum_to_the_heads_and_columns_average_to_one() {
+        for (heads, dropped) in [(8, 1), (8, 2), (5, 3), (2, 1)] {
+            let experts = Experts { heads, dropped };
+            let matrix = experts.matrix();
+            assert_eq!(matrix.len(), experts.count() * heads);
+            for row in matrix.chunks_exact(heads) {
+                assert!((row.iter().sum::<f32>() - heads as f32).abs() < 1e-4);
+            }
+            for j in 0..heads {
+                let column: f32 = matrix.chunks_exact(heads).map(|row| row[j]).sum();
+                assert!((column / experts.count() as f32 - 1.0).abs() < 1e-5);
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A model folder: `model.safetensors`, `config.toml`, `dict.src.txt`, `dict.tgt.txt` and, where the text was
+//! segmented, `bpe.codes`. Described in `docs/formats.md`, so that outsiders can write one.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use mae_data::Vocab;
+use mae_data::bpe::Codes;
+use mae_engine::{Device, Params};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::{Deserialize, Serialize};
+
+use crate::config::ModelConfig;
+use crate::translator::Translator;
+use crate::{Error, Result};
+
+/// File names in a model folder.
+pub const WEIGHTS: &str = "model.safetensors";
+/// Sizes and choices.
+pub const CONFIG: &str = "config.toml";
+/// Source dictionary.
+pub const SOURCE_DICT: &str = "dict.src.txt";
+/// Target dictionary.
+pub const TARGET_DICT: &str = "dict.tgt.txt";
+/// BPE codes, if any.
+pub const CODES: &str = "bpe.codes";
+/// The format this version reads and writes.
+pub const FORMAT: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfigFile {
+    format: u32,
+    model: ModelConfig,
+}
+
+/// A model with what it needs to read and write text.
+pub struct ModelFolder {
+    /// The model.
+    pub model: Translator,
+    /// Source dictionary.
+    pub source: Arc<Vocab>,
+    /// Target dictionary.
+    pub target: Arc<Vocab>,
+    /// Segmentation of both sides, if the folder holds codes.
+    pub codes: Option<Codes>,
+}
+
+impl ModelFolder {
+    /// Loads a folder; anything missing, extra or of another shape is refused by name.
+    pub fn load(folder: &Path, device: &Device) -> Result<Self> {
+        let config = load_config(folder)?;
+        let source = Arc::new(Vocab::load(folder.join(SOURCE_DICT))?);
+        let target = Arc::new(Vocab::load(folder.join(TARGET_DICT))?);
+        let mut model = Translator::zeroed(&config, [source.len(), target.len()], device)?;
+        load_weights(&folder.join(WEIGHTS), model.params_mut())?;
+        let path = folder.join(CODES);
+        let codes = if path.exists() { Some(Codes::load(&path)?) } else { None };
+        Ok(Self { model, source, target, codes })
+    }
+
+    /// Writes all files into `folder`, which is made if need be.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        save(folder, &self.model, &self.source, &self.target, self.codes.as_ref())
+    }
+}
+
+/// Writes a model folder, each file aside and then renamed.
+pub fn save(
+    folder: &Path,
+    model: &Translator,
+    source: &Vocab,
+    target: &Vocab,
+    codes: Option<&Codes>,
+) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
+    save_weights(&folder.join(WEIGHTS), model.params())?;
+    let config = ConfigFile { format: FORMAT, model: model.config().clone() };
+    let text = toml::to_string(&config).expect("a model configuration can always be written as TOML");
+    write_aside(&folder.join(CONFIG), text.as_bytes())?;
+    source.save(folder.join(SOURCE_DICT))?;
+    target.save(folder.join(TARGET_DICT))?;
+    if let Some(codes) = codes {
+        codes.save(folder.join(CODES))?;
+    }
+    Ok(())
+}
+
+/// Reads `config.toml`.
+pub fn load_config(folder: &Path) -> Result<ModelConfig> {
+    let path = folder.join(CONFIG);
+    let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+    let parse = |message: String| Error::Parse { path: path.clone(), message };
+    let file: ConfigFile = toml::from_str(&text).map_err(|e| parse(e.to_string()))?;
+    if file.format != FORMAT {
+        return Err(parse(format!(
+            "format = {} is not known; this program reads format {FORMAT}",
+            file.format
+        )));
+    }
+    file.model.check()?;
+    Ok(file.model)
+}
+
+/// Writes named parameters as f32.
+pub fn save_weights(path: &Path, params: &Params) -> Result<()> {
+    let tensors: Vec<(String, Vec<usize>, Vec<f32>)> = params
+        .named()
+        .map(|p| (p.name.to_owned(), p.shape.to_vec(), params.get(p.name).expect("it was just named")))
+        .collect();
+    write_tensors(path, &tensors, BTreeMap::new())
+}
+
+/// Sets all parameters from a file; refuses, naming the key, anything missing, extra or of another shape.
+pub fn load_weights(path: &Path, params: &mut Params) -> Result<()> {
+    let bytes = std::fs::read(path).map_err(Error::io(path))?;
+    let weights = |faults: Vec<String>| Error::Weights { path: path.to_owned(), faults };
+    let file = SafeTensors::deserialize(&bytes)
+        .map_err(|e| weights(vec![format!("not a safetensors file: {e}")]))?;
+    let wanted: BTreeMap<String, Vec<usize>> =
+        params.named().map(|p| (p.name.to_owned(), p.shape.to_vec())).collect();
+    let mut faults = Vec::new();
+    let mut found = Vec::new();
+    for (name, shape) in &wanted {
+        match file.tensor(name) {
+            Err(_) => faults.push(format!("`{name}` is missing; expected shape {shape:?}")),
+            Ok(tensor) if tensor.shape() != shape => {
+                faults.push(format!("`{name}` has shape {:?}; expected {shape:?}", tensor.shape()));
+            }
+            Ok(tensor) if tensor.dtype() != Dtype::F32 => {
+                faults.push(format!("`{name}` is {:?}; expected F32", tensor.dtype()));
+            }
+            Ok(tensor) => found.push((name, floats(tensor.data()))),
+        }
+    }
+    let mut extra: Vec<_> = file.names().into_iter().filter(|name| !wanted.contains_key(*name)).collect();
+    extra.sort_unstable();
+    faults.extend(extra.into_iter().map(|name| format!("`{name}` is not a parameter of this model")));
+    if !faults.is_empty() {
+        return Err(weights(faults));
+    }
+    for (name, values) in found {
+        params.set(name, &values)?;
+    }
+    Ok(())
+}
+
+/// Little-endian bytes as numbers.
+pub fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+/// Writes named f32 tensors with metadata, aside and then renamed.
+pub fn write_tensors(
+    path: &Path,
+    tensors: &[(String, Vec<usize>, Vec<f32>)],
+    metadata: BTreeMap<String, String>,
+) -> Result<()> {
+    let bytes: Vec<Vec<u8>> =
+        tensors.iter().map(|(_, _, values)| values.iter().flat_map(|v| v.to_le_bytes()).collect()).collect();
+    let views = tensors.iter().zip(&bytes).map(|((name, shape, _), bytes)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).expect("sizes and shapes agree");
+        (name.as_str(), view)
+    });
+    let metadata = (!metadata.is_empty()).then(|| metadata.into_iter().collect());
+    let file = safetensors::serialize(views, metadata).expect("in-memory tensors can always be serialised");
+    write_aside(path, &file)
+}
+
+/// Writes `<path>.tmp` to the disk, then renames: a reader never sees half a file.
+pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<()> {
+    use std::io::Write;
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".tmp");
+    let aside = Path::new(&aside);
+    let write = || -> std::io::Result<()> {
+        let mut file = std::fs::File::create(aside)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(aside, path)
+    };
+    write().map_err(|source| {
+        // A disk that is full leaves nothing behind.
+        std::fs::remove_file(aside).ok();
+        Error::io(path)(source)
+    })
+}

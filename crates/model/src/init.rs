@@ -1,0 +1,62 @@
+//! fairseq v0.9's initial values. Each parameter draws from a stream of its own, named after it, so that systems
+//! with and without gates begin with the same values where they share parameters.
+
+use mae_data::vocab::PAD;
+use mae_engine::{Params, Result, Rng, Stream};
+
+/// Fills all parameters.
+pub fn initialise(params: &mut Params, seed: u64) -> Result<()> {
+    let named: Vec<(String, Vec<usize>)> =
+        params.named().map(|p| (p.name.to_owned(), p.shape.to_vec())).collect();
+    for (name, shape) in &named {
+        let stream = Rng::new(seed, 0).stream(stream_of(name));
+        let fan_in = fan_in(name, shape, &named);
+        params.set(name, &values(name, shape, fan_in, stream))?;
+    }
+    Ok(())
+}
+
+fn values(name: &str, shape: &[usize], fan_in: usize, stream: Stream) -> Vec<f32> {
+    let count: usize = shape.iter().product();
+    let uniform =
+        |bound: f32| (0..count).map(|i| bound * (2.0 * stream.uniform(i as u32, 0) - 1.0)).collect();
+    let is = |suffix: &str| name.ends_with(suffix);
+    // Xavier: √(6/(fan_in + fan_out)).
+    let xavier = |gain: f32| gain * (6.0 / (shape[0] + shape[shape.len() - 1]) as f32).sqrt();
+    let torch_default = 1.0 / (fan_in as f32).sqrt();
+    if is("embed_tokens.weight") || is("embed_out") {
+        let deviation = (shape[1] as f32).powf(-0.5);
+        let mut values: Vec<f32> = (0..count).map(|i| deviation * stream.normal(i as u32, 0)).collect();
+        if is("embed_tokens.weight") {
+            values[PAD as usize * shape[1]..][..shape[1]].fill(0.0);
+        }
+        values
+    } else if is("norm.weight") || is("running_var") {
+        vec![1.0; count]
+    } else if is("norm.bias") || is("running_mean") {
+        vec![0.0; count]
+    } else if name.contains(".gate.") {
+        uniform(torch_default)
+    } else if is("q_proj.weight") || is("k_proj.weight") || is("v_proj.weight") {
+        uniform(xavier(std::f32::consts::FRAC_1_SQRT_2))
+    } else if is("q_proj.bias") || is("k_proj.bias") || is("v_proj.bias") {
+        uniform(torch_default)
+    } else if is(".weight") {
+        uniform(xavier(1.0))
+    } else {
+        vec![0.0; count]
+    }
+}
+
+/// Columns of the weight that `name` is, or is the bias of.
+fn fan_in(name: &str, shape: &[usize], all: &[(String, Vec<usize>)]) -> usize {
+    let weight = name.strip_suffix(".bias").map(|stem| format!("{stem}.weight"));
+    let partner = weight.and_then(|weight| all.iter().find(|(other, _)| *other == weight));
+    let shape = partner.map_or(shape, |(_, shape)| shape);
+    shape[shape.len() - 1]
+}
+
+/// FNV-1a.
+fn stream_of(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
