@@ -1,1 +1,27 @@
-//! mae-train
+//! Training: block coordinate descent, optimisers, schedules, validation, checkpoints that continue bit for bit.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`config`] | every choice of a run as a key; recipes in layers; unknown keys are refused with the nearest name |
+//! | [`schedule`] | the learning rate of an update |
+//! | [`plan`] | which steps a batch gets: Algorithm 3 of the paper |
+//! | [`learner`] | one update: G step, F step or joint step (Algorithms 1 and 2), accumulation, clipping, optimisers |
+//! | [`validate`] | development loss and gate entropy; other validators plug in |
+//! | [`trainer`] | the loop over epochs |
+//! | [`checkpoint`] | what is saved, and how it is read back |
+//! | [`log`] | events as JSON lines that survive restarts |
+
+pub mod checkpoint;
+pub mod config;
+pub mod error;
+pub mod learner;
+pub mod log;
+pub mod plan;
+pub mod schedule;
+pub mod trainer;
+pub mod validate;
+
+pub use config::{RunConfig, TrainConfig};
+pub use error::{Error, Result};
+pub use learner::Learner;
+pub use trainer::{Outcome, Trainer};

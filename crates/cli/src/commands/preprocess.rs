@@ -1,12 +1,287 @@
-//! `mae preprocess`.
+//! `mae preprocess`: text files to a binarised folder, with fairseq's flags.
 
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// (preprocess)
+use anyhow::Context;
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mae_data::bpe::LearnOptions;
+use mae_data::preprocess::{BpeSource, LinePolicy, Policies, PreprocessReport, Progress};
+use mae_data::{BadUtf8, Error, PreprocessOptions, preprocess};
+
+const EXAMPLE: &str = "\
+Example: train.de, train.en and the like are tokenised text, one sentence per line, line n of one
+translating line n of the other. Learn 10,000 joint merges and binarise for German to English:
+
+    mae preprocess -s de -t en --trainpref data/train --validpref data/valid --testpref data/test \\
+        --bpe 10000 --destdir data-bin/iwslt14.de-en
+
+Binarise another test set with the dictionaries and merges of that run:
+
+    mae preprocess -s de -t en --testpref data/tst2015 --destdir data-bin/tst2015 \\
+        --srcdict data-bin/iwslt14.de-en/dict.de.txt --tgtdict data-bin/iwslt14.de-en/dict.en.txt \\
+        --bpe-codes data-bin/iwslt14.de-en/bpe.codes
+
+The folder is fairseq's: either program reads what the other has written.";
+
+/// Turn text into dictionaries and token ids: fairseq-preprocess, with BPE on the way if wanted.
+///
+/// Reads PREFIX.LANG, also compressed (PREFIX.LANG.gz, PREFIX.LANG.zst), and writes dict.LANG.txt,
+/// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, bpe.codes. Nothing is left behind where something goes wrong.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Source language: the ending of its files, e.g. `de`.
+    #[arg(short, long, value_name = "SRC")]
+    source_lang: String,
+    /// Target language: the ending of its files, e.g. `en`.
+    #[arg(short, long, value_name = "TGT")]
+    target_lang: String,
+    /// Training text: PREFIX.SRC and PREFIX.TGT. Dictionaries and merges are made from it.
+    #[arg(long, value_name = "PREFIX")]
+    trainpref: Option<String>,
+    /// Validation texts, separated by commas: they become `valid`, `valid1`, ….
+    #[arg(long, value_name = "PREFIX,…")]
+    validpref: Option<String>,
+    /// Test texts, separated by commas: they become `test`, `test1`, ….
+    #[arg(long, value_name = "PREFIX,…")]
+    testpref: Option<String>,
+    /// Folder to write to.
+    #[arg(long, value_name = "DIR", default_value = "data-bin")]
+    destdir: PathBuf,
+
+    /// One dictionary for both languages, cut by --nwordssrc and --thresholdsrc; sharing all embeddings needs it.
+    #[arg(long, help_heading = "Dictionaries")]
+    joined_dictionary: bool,
+    /// Use this source dictionary instead of making one.
+    #[arg(long, value_name = "FILE", help_heading = "Dictionaries")]
+    srcdict: Option<PathBuf>,
+    /// Use this target dictionary instead of making one.
+    #[arg(long, value_name = "FILE", help_heading = "Dictionaries")]
+    tgtdict: Option<PathBuf>,
+    /// Keep only the most frequent source types, N with the four special ones [default: all].
+    #[arg(long, value_name = "N", help_heading = "Dictionaries")]
+    nwordssrc: Option<usize>,
+    /// Keep only the most frequent target types, N with the four special ones [default: all].
+    #[arg(long, value_name = "N", help_heading = "Dictionaries")]
+    nwordstgt: Option<usize>,
+    /// Source types seen fewer than N times become unknown.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Dictionaries")]
+    thresholdsrc: u64,
+    /// Target types seen fewer than N times become unknown.
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Dictionaries")]
+    thresholdtgt: u64,
+    /// Fill dictionaries up to a multiple of N types.
+    #[arg(long, value_name = "N", default_value_t = 8, help_heading = "Dictionaries")]
+    padding_factor: usize,
+
+    /// Learn N byte-pair merges on both sides of the training text together, and segment all texts with them.
+    #[arg(long, value_name = "N", help_heading = "Byte-pair encoding")]
+    bpe: Option<usize>,
+    /// Segment all texts with the merges in this file (subword-nmt's codes, version 0.1 or 0.2).
+    #[arg(long, value_name = "FILE", conflicts_with = "bpe", help_heading = "Byte-pair encoding")]
+    bpe_codes: Option<PathBuf>,
+    /// Stop learning when no pair of symbols occurs N times.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        requires = "bpe",
+        help_heading = "Byte-pair encoding"
+    )]
+    bpe_min_frequency: u64,
+
+    /// A line that is not UTF-8: stop, or put U+FFFD for the bad bytes and report the line.
+    #[arg(long, value_name = "DO", value_enum, default_value_t = OnBadUtf8::Error, help_heading = "Odd lines")]
+    bad_utf8: OnBadUtf8,
+    /// A training pair with an empty side.
+    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Skip, help_heading = "Odd lines")]
+    empty_train: OnLine,
+    /// A validation or test pair with an empty side.
+    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Odd lines")]
+    empty_eval: OnLine,
+    /// A line with more than N tokens, after BPE and without the end mark, is over-long.
+    #[arg(long, value_name = "N", default_value_t = 1023, help_heading = "Odd lines")]
+    max_line_tokens: usize,
+    /// A training pair with an over-long side.
+    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Odd lines")]
+    long_train: OnLine,
+    /// A validation or test pair with an over-long side.
+    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Odd lines")]
+    long_eval: OnLine,
+
+    /// fairseq's name for --threads.
+    #[arg(long, value_name = "N", hide = true)]
+    workers: Option<usize>,
+    /// Print the report as one JSON object.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// No progress bars and no report (--json still prints its object).
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OnBadUtf8 {
+    /// Stop, naming file, line and byte.
+    Error,
+    /// Put U+FFFD in place of the bad bytes.
+    Replace,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OnLine {
+    /// Write it all the same.
+    Keep,
+    /// Leave the pair out and count it.
+    Skip,
+    /// Stop, naming file and line.
+    Error,
+}
+
+impl From<OnLine> for LinePolicy {
+    fn from(on: OnLine) -> Self {
+        match on {
+            OnLine::Keep => Self::Keep,
+            OnLine::Skip => Self::Skip,
+            OnLine::Error => Self::Error,
+        }
+    }
+}
+
+impl Args {
+    fn options(&self) -> PreprocessOptions {
+        let bpe = match (self.bpe, &self.bpe_codes) {
+            (Some(merges), _) => {
+                BpeSource::Learn(LearnOptions { merges, min_frequency: self.bpe_min_frequency })
+            }
+            (None, Some(path)) => BpeSource::Codes(path.clone()),
+            (None, None) => BpeSource::None,
+        };
+        let bad_utf8 = match self.bad_utf8 {
+            OnBadUtf8::Error => BadUtf8::Error,
+            OnBadUtf8::Replace => BadUtf8::Replace,
+        };
+        PreprocessOptions {
+            trainpref: self.trainpref.clone(),
+            validpref: self.validpref.clone(),
+            testpref: self.testpref.clone(),
+            joined_dictionary: self.joined_dictionary,
+            srcdict: self.srcdict.clone(),
+            tgtdict: self.tgtdict.clone(),
+            nwordssrc: self.nwordssrc,
+            nwordstgt: self.nwordstgt,
+            thresholdsrc: self.thresholdsrc,
+            thresholdtgt: self.thresholdtgt,
+            padding_factor: self.padding_factor,
+            bpe,
+            bad_utf8,
+            empty: Policies { train: self.empty_train.into(), eval: self.empty_eval.into() },
+            max_line_tokens: self.max_line_tokens,
+            too_long: Policies { train: self.long_train.into(), eval: self.long_eval.into() },
+            ..PreprocessOptions::new(&self.source_lang, &self.target_lang, &self.destdir)
+        }
+    }
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let options = args.options();
+    let mut bars = Bars::new(args.quiet);
+    let mut work = || preprocess(&options, |progress| bars.show(progress));
+    let done = match args.workers {
+        // fairseq's default, 1, and its 0 say nothing about this machine.
+        None | Some(0 | 1) => work(),
+        Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads).build()?.install(work),
+    };
+    bars.finish();
+    let report = done.map_err(explain)?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &report)?;
+        writeln!(out)?;
+    } else if !args.quiet {
+        print(&mut out, &args, &report)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut impl Write, args: &Args, report: &PreprocessReport) -> anyhow::Result<()> {
+    writeln!(out, "{report}")?;
+    let files = fs::read_dir(&args.destdir).context("cannot list what was written")?;
+    let bytes: u64 = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
+    let destdir = args.destdir.display();
+    writeln!(out, "{destdir}: {:.1} MB; train on it with `mae train {destdir}`", bytes as f64 / 1e6)?;
+    Ok(())
+}
+
+/// Adds to an error the flag that gets around it.
+fn explain(error: Error) -> anyhow::Error {
+    let hint = match &error {
+        Error::BadUtf8 { .. } => "--bad-utf8 replace puts U+FFFD for bad bytes and reports the lines",
+        Error::Refused { .. } => "the flags are --empty-train, --empty-eval, --long-train and --long-eval",
+        Error::Io { action: "open", source, .. } if source.kind() == ErrorKind::NotFound => {
+            "texts are PREFIX.LANG, PREFIX.LANG.gz or PREFIX.LANG.zst, with the LANG of -s and -t"
+        }
+        _ => return error.into(),
+    };
+    anyhow::anyhow!("{error}\n     {hint}")
+}
+
+/// One bar at a time, for the stage at hand.
+struct Bars {
+    quiet: bool,
+    stage: String,
+    bar: ProgressBar,
+}
+
+impl Bars {
+    fn new(quiet: bool) -> Self {
+        Self { quiet, stage: String::new(), bar: ProgressBar::hidden() }
+    }
+
+    fn show(&mut self, progress: Progress<'_>) {
+        match progress {
+            Progress::Counting { path } => {
+                self.enter(format!("counting words of {}", path.display()), None);
+                self.bar.tick();
+            }
+            Progress::Learning { done, total } => {
+                self.enter("learning merges".into(), Some(total as u64));
+                self.bar.set_position(done as u64);
+            }
+            Progress::Encoding { split, lines } => {
+                self.enter(format!("encoding {split}"), None);
+                self.bar.set_position(lines);
+            }
+        }
+    }
+
+    /// Goes on to another stage, of `total` steps or of nobody knows how many.
+    fn enter(&mut self, stage: String, total: Option<u64>) {
+        if stage == self.stage {
+            return;
+        }
+        self.finish();
+        self.bar = match total {
+            Some(total) => crate::progress::bar(total, &stage),
+            None => ProgressBar::new_spinner().with_style(spinner()).with_prefix(stage.clone()),
+        };
+        if self.quiet {
+            self.bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        self.stage = stage;
+    }
+
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn spinner() -> ProgressStyle {
+    ProgressStyle::with_template("{prefix} {spinner} {human_pos} lines, {per_sec} [{elapsed}]")
+        .expect("the template is valid")
 }

@@ -42,8 +42,8 @@ pub(super) const TEMPLATES: &[Template] = &[
     template(Kind::Count, "{person} has counted {few} {thing}", "{person} hat {few} {thing} gezählt"),
     template(
         Kind::Count,
-        "in {year} only {many} {group} lived here",
-        "im jahr {year} haben nur {many} {group} hier gewohnt",
+        "in {year} only {few} {group} lived here",
+        "im jahr {year} haben nur {few} {group} hier gewohnt",
     ),
     template(Kind::Ordinal, "{person} lives on the {ordinal} floor", "{person} wohnt im {ordinal*} stock"),
     template(

@@ -66,7 +66,7 @@ pub fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: 
         return;
     }
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    if kernel() == Kernel::Amx && amx::pays([m, n, k]) {
+    if kernel() == Kernel::Amx && amx::pays([m, n, k], b) {
         return amx::gemm([m, n, k], a, b, c, into);
     }
     portable::gemm([m, n, k], a, b, c, into);

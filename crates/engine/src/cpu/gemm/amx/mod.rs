@@ -60,9 +60,11 @@ fn with_tiles<R>(
     result
 }
 
-/// Whether a product is large enough to be worth splitting its operands.
-pub(super) fn pays([m, n, k]: [usize; 3]) -> bool {
-    m.min(n) >= 32 && m * n * k >= 1 << 18
+/// Whether a product is large enough to be worth splitting its operands; the limits are measured.
+pub(super) fn pays([m, n, k]: [usize; 3], b: Mat<'_>) -> bool {
+    // The portable kernel is slow to read a transposed `B`, so there AMX pays for a few rows already.
+    let (least_rows, least_products) = if b.transposed { (8, 1 << 20) } else { (64, 1 << 24) };
+    m >= least_rows && n >= 128 && k >= 32 && m * n * k >= least_products
 }
 
 pub(super) fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: Into) {
@@ -130,11 +132,14 @@ fn multiply_streamed(
 
 /// Packs a run of steps of some streamed lines, panel after panel.
 fn pack_lines(streamed: &Operand<'_>, lines: &Range<usize>, run: &Range<usize>, tiles: &mut [Tile]) {
-    for (line, panel) in lines.clone().step_by(PANEL).zip(tiles.chunks_exact_mut(run.len() * STEP_TILES)) {
-        for (step, tiles) in run.clone().zip(panel.chunks_exact_mut(STEP_TILES)) {
-            // SAFETY: AMX, and with it AVX-512, is available: `gemm` has checked.
-            unsafe { streamed.pack_step(line, step * STEP, tiles) };
-        }
+    let (panels, steps) = (lines.len().div_ceil(PANEL), run.len());
+    for i in 0..panels * steps {
+        // Reads on along stored rows.
+        let (panel, step) =
+            if streamed.stored_rows_are_lines { (i / steps, i % steps) } else { (i % panels, i / panels) };
+        let tiles = &mut tiles[(panel * steps + step) * STEP_TILES..][..STEP_TILES];
+        // SAFETY: AMX, and with it AVX-512, is available: `gemm` has checked.
+        unsafe { streamed.pack_step(lines.start + panel * PANEL, (run.start + step) * STEP, tiles) };
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Operand<'a> {
     data: &'a [f32],
     /// Distance between stored rows, which are lines or cuts across all lines at one depth.
     stride: usize,
-    stored_rows_are_lines: bool,
+    pub(super) stored_rows_are_lines: bool,
     pub(super) lines: usize,
     depth: usize,
     tile_rows: TileRows,

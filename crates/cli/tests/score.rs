@@ -1,0 +1,112 @@
+//! `mae score` as a user runs it, against the answers of sacreBLEU, fairseq and multi-bleu.perl.
+
+mod common;
+
+use common::{Sandbox, gzip, lines};
+
+const SEGMENTS: &str = include_str!("../../../fixtures/bleu/segments.tsv");
+const SCORES: &str = include_str!("../../../fixtures/bleu/scores.tsv");
+const FILES: [&str; 5] = ["score", "--sys", "hyp", "--ref", "ref"];
+
+/// Fields of a golden table, escapes undone (see `tools/bleu_golden.py`).
+fn table(text: &str) -> Vec<Vec<String>> {
+    let plain = |field: &str| {
+        let parts = field.split(r"\\").map(|part| part.replace(r"\t", "\t").replace(r"\r", "\r"));
+        parts.collect::<Vec<_>>().join(r"\")
+    };
+    text.split_terminator('\n').map(|row| row.split('\t').map(plain).collect()).collect()
+}
+
+/// The golden segments from `start` to `end` as files `hyp`, `ref` and `ref2`.
+fn segments(start: usize, end: usize) -> Sandbox {
+    let rows = &table(SEGMENTS)[start..end];
+    let sandbox = Sandbox::new();
+    for (column, name) in ["hyp", "ref", "ref2"].into_iter().enumerate() {
+        let column: Vec<_> = rows.iter().map(|row| &row[column]).collect();
+        sandbox.write(name, lines(&column));
+    }
+    sandbox
+}
+
+#[test]
+fn lines_equal_the_tools() {
+    let mut tools = std::collections::BTreeSet::new();
+    for row in table(SCORES) {
+        let [tool, tok, case, smooth, eff, nrefs, start, end, _, line] = row.as_slice() else {
+            panic!("a row of the wrong width: {row:?}")
+        };
+        // The command scores corpora: no effective order, one number of references.
+        if eff != "no" || nrefs == "var" {
+            continue;
+        }
+        let mut flags = match tool.as_str() {
+            "sacrebleu" => vec!["--tok", tok, "--smooth", smooth],
+            "fairseq" => vec!["--fairseq"],
+            _ => vec!["--multi-bleu"],
+        };
+        if case == "lc" {
+            flags.push("--lowercase");
+        }
+        if nrefs == "2" {
+            flags.extend(["--ref", "ref2"]);
+        }
+        let sandbox = segments(start.parse().unwrap(), end.parse().unwrap());
+        assert_eq!(sandbox.mae(&FILES, &flags).succeeded(), format!("{line}\n"), "{flags:?}");
+        tools.insert(tool.clone());
+    }
+    assert_eq!(tools.len(), 3);
+}
+
+#[test]
+fn json_and_exact_match_tell_the_same() {
+    let sandbox = Sandbox::new();
+    sandbox.write("hyp", "the cat sat on the mat\n a dog \nsomething else\n");
+    sandbox.write("ref", "the cat sat on the mat\na dog\nanother thing\n");
+    let text = sandbox.mae(&FILES, &["--exact"]);
+    let (bleu, exact) = text.succeeded().split_once('\n').expect("two lines");
+    assert_eq!(exact, "exact match = 66.67% (2 of 3 lines)\n");
+
+    let json = sandbox.mae(&FILES, &["--exact", "--json"]);
+    let object: serde_json::Value = serde_json::from_str(json.succeeded()).expect("one JSON object");
+    assert_eq!(object["line"], bleu);
+    assert_eq!(object["metric"], "sacrebleu");
+    assert_eq!(object["lines"], 3);
+    assert_eq!(object["exact"]["equal"], 2);
+    let signature = object["signature"].as_str().expect("a string");
+    assert!(bleu.starts_with(&format!("BLEU|{signature} = ")), "{bleu}");
+}
+
+#[test]
+fn translations_come_from_standard_input_and_references_from_gzip() {
+    let sandbox = Sandbox::new();
+    let text = "the cat sat on the mat\na dog barked at the cat\n";
+    sandbox.write("ref.gz", gzip(text));
+    let run = sandbox.mae_reading(text, &["score", "--sys", "-", "--ref", "ref.gz", "--width", "2"], &[]);
+    assert!(run.succeeded().contains(" = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000"), "{}", run.stdout);
+    let both = sandbox.mae_reading(text, &["score", "--sys", "-", "--ref", "-"], &[]);
+    assert!(both.failed().contains("one file only"));
+}
+
+#[test]
+fn what_cannot_be_scored_is_an_error_that_says_why() {
+    let sandbox = Sandbox::new();
+    sandbox.write("hyp", "one\ntwo\n");
+    sandbox.write("ref", "one\ntwo\nthree\n");
+    let error = sandbox.mae(&FILES, &[]);
+    assert!(error.failed().contains("hyp has 2, ref has 3"), "{}", error.stderr);
+
+    sandbox.write("ref", b"one\ntw\xf6\n");
+    let error = sandbox.mae(&FILES, &[]);
+    assert!(error.failed().contains("ref, line 2: byte 3"), "{}", error.stderr);
+
+    let error = sandbox.mae(&["score", "--sys", "hyp", "--ref", "nowhere"], &[]);
+    assert!(error.failed().contains("cannot open nowhere"), "{}", error.stderr);
+
+    sandbox.write("hyp", "");
+    sandbox.write("ref", "");
+    assert!(sandbox.mae(&FILES, &[]).failed().contains("hyp has no lines"));
+
+    for flags in [["--smooth", "floor:-1"], ["--smooth", "often"], ["--tok", "zh"]] {
+        assert!(sandbox.mae(&FILES, &flags).failed().contains(flags[1].split(':').next().unwrap()));
+    }
+}

@@ -1,0 +1,171 @@
+//! Checkpoints. A checkpoint is a model folder (see `docs/formats.md`); `checkpoint_last` also holds the optimiser's
+//! moments and the state of the run, so that a resumed run continues bit for bit.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use mae_data::Vocab;
+use mae_data::bpe::Codes;
+use mae_model::{Translator, folder, groups};
+use safetensors::SafeTensors;
+use serde::{Deserialize, Serialize};
+
+use crate::learner::{Counters, Learner};
+use crate::log::Window;
+use crate::{Error, Result};
+
+/// The newest checkpoint, with which a run goes on.
+pub const LAST: &str = "checkpoint_last";
+/// The best checkpoint so far.
+pub const BEST: &str = "checkpoint_best";
+const MOMENTS: &str = "optimizer.safetensors";
+const STATE: &str = "state.json";
+const STATE_FORMAT: u32 = 1;
+
+/// Where a run stands, besides parameters and moments.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunState {
+    /// The layout of this file.
+    pub format: u32,
+    /// Updates and random passes so far.
+    pub counters: Counters,
+    /// The epoch, from 1.
+    pub epoch: u64,
+    /// Updates made in it.
+    pub position: u64,
+    /// The best value of the checkpoint metric so far.
+    pub best: Option<f64>,
+    /// Validations since then.
+    pub stale: u64,
+    /// Sums for the next line of the log.
+    pub window: Window,
+    /// Training choices that decide what comes next, as TOML; a changed one is pointed out on resuming.
+    pub train: String,
+}
+
+/// What text a model reads and writes; stored with it.
+pub struct TextSide<'a> {
+    /// Source dictionary.
+    pub source: &'a Vocab,
+    /// Target dictionary.
+    pub target: &'a Vocab,
+    /// BPE codes.
+    pub codes: Option<&'a Codes>,
+}
+
+/// Writes a model folder under `name`; an older one of that name is replaced only when the new one is complete.
+pub fn save_model(run: &Path, name: &str, model: &Translator, text: &TextSide<'_>) -> Result<PathBuf> {
+    replace(run, name, |aside| Ok(folder::save(aside, model, text.source, text.target, text.codes)?))
+}
+
+/// Writes `checkpoint_last`: model, moments and state.
+pub fn save_last(run: &Path, learner: &Learner, text: &TextSide<'_>, state: &RunState) -> Result<PathBuf> {
+    replace(run, LAST, |aside| {
+        folder::save(aside, &learner.model, text.source, text.target, text.codes)?;
+        let mut tensors = Vec::new();
+        for moments in learner.moments() {
+            for (part, values) in ["first", "second"].into_iter().zip(moments.to_host()) {
+                tensors.push((format!("{}.{part}", group_name(moments.group())), vec![values.len()], values));
+            }
+        }
+        folder::write_tensors(&aside.join(MOMENTS), &tensors, BTreeMap::new())?;
+        let state = RunState { format: STATE_FORMAT, ..state.clone() };
+        let json = serde_json::to_string_pretty(&state).expect("a state can always be written as JSON");
+        Ok(folder::write_aside(&aside.join(STATE), json.as_bytes())?)
+    })
+}
+
+/// Continues from `checkpoint_last` of the folder `run`, if there is one: fills the learner, gives the state.
+pub fn load_last(run: &Path, learner: &mut Learner) -> Result<Option<RunState>> {
+    let Some(last) = find(run, LAST)? else { return Ok(None) };
+    let fault = |path: &Path, message: String| Error::Checkpoint { path: path.to_owned(), message };
+    let config = folder::load_config(&last)?;
+    if config != *learner.model.config() {
+        let message =
+            "holds another model than this run asks for; choose another --save-dir, or the same model keys";
+        return Err(fault(&last.join(folder::CONFIG), message.into()));
+    }
+    folder::load_weights(&last.join(folder::WEIGHTS), learner.model.params_mut())?;
+    let path = last.join(MOMENTS);
+    let bytes = std::fs::read(&path).map_err(Error::io(&path))?;
+    let file =
+        SafeTensors::deserialize(&bytes).map_err(|e| fault(&path, format!("not a safetensors file: {e}")))?;
+    for moments in learner.moments_mut() {
+        let part = |part: &str| {
+            let name = format!("{}.{part}", group_name(moments.group()));
+            let tensor = file.tensor(&name).map_err(|_| fault(&path, format!("`{name}` is missing")))?;
+            Ok::<_, Error>(folder::floats(tensor.data()))
+        };
+        let (first, second) = (part("first")?, part("second")?);
+        if !moments.set(&first, &second) {
+            return Err(fault(
+                &path,
+                format!("moments of `{}` have the wrong size", group_name(moments.group())),
+            ));
+        }
+    }
+    let path = last.join(STATE);
+    let json = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+    let state: RunState = serde_json::from_str(&json).map_err(|e| fault(&path, e.to_string()))?;
+    if state.format != STATE_FORMAT {
+        return Err(fault(
+            &path,
+            format!("format {} is not known; this program reads {STATE_FORMAT}", state.format),
+        ));
+    }
+    learner.set_counters(state.counters);
+    Ok(Some(state))
+}
+
+/// Removes epoch checkpoints but the newest `keep`.
+pub fn prune_epochs(run: &Path, keep: usize) -> Result<()> {
+    let mut epochs: Vec<(u64, PathBuf)> = std::fs::read_dir(run)
+        .map_err(Error::io(run))?
+        .filter_map(std::result::Result::ok)
+        .filter_map(|entry| {
+            Some((entry.file_name().to_str()?.strip_prefix("checkpoint")?.parse().ok()?, entry.path()))
+        })
+        .collect();
+    epochs.sort_unstable();
+    let old = epochs.len().saturating_sub(keep);
+    for (_, path) in &epochs[..old] {
+        std::fs::remove_dir_all(path).map_err(Error::io(path))?;
+    }
+    Ok(())
+}
+
+fn group_name(group: mae_engine::GroupId) -> &'static str {
+    groups::ALL.iter().find(|(id, _)| *id == group).map_or("unknown", |(_, name)| name)
+}
+
+/// A folder under `name`, or the older one that a crash between two renames has left.
+fn find(run: &Path, name: &str) -> Result<Option<PathBuf>> {
+    let (path, old) = (run.join(name), run.join(format!("{name}.old")));
+    if !path.exists() && old.exists() {
+        std::fs::rename(&old, &path).map_err(Error::io(&path))?;
+    }
+    Ok(path.exists().then_some(path))
+}
+
+/// Lets `write` fill a folder aside, then puts it in the place of `name`.
+fn replace(run: &Path, name: &str, write: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let (path, aside, old) =
+        (run.join(name), run.join(format!("{name}.tmp")), run.join(format!("{name}.old")));
+    let remove = |path: &Path| {
+        if path.exists() { std::fs::remove_dir_all(path).map_err(Error::io(path)) } else { Ok(()) }
+    };
+    find(run, name)?;
+    remove(&aside)?;
+    if let Err(error) = write(&aside) {
+        remove(&aside).ok();
+        return Err(error);
+    }
+    remove(&old)?;
+    if path.exists() {
+        std::fs::rename(&path, &old).map_err(Error::io(&path))?;
+    }
+    std::fs::rename(&aside, &path).map_err(Error::io(&path))?;
+    remove(&old)?;
+    Ok(path)
+}

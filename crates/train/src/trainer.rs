@@ -1,0 +1,204 @@
+//! The loop: epochs, updates, validation, checkpoints, stopping.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use mae_data::bpe::Codes;
+use mae_data::sampler::TooLong;
+use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
+
+use crate::checkpoint::{self, RunState, TextSide};
+use crate::config::{Metric, RunConfig};
+use crate::learner::Learner;
+use crate::log::{Event, JsonLog};
+use crate::plan;
+use crate::validate::{Validator, development_loss};
+use crate::{Error, Result};
+
+/// Everything a run works with.
+pub struct Trainer<'a> {
+    /// Its choices.
+    pub config: RunConfig,
+    /// The model being trained.
+    pub learner: Learner,
+    /// Training set.
+    pub train: &'a ParallelDataset,
+    /// Development set, if there is one.
+    pub valid: Option<&'a ParallelDataset>,
+    /// BPE codes to store with the model.
+    pub codes: Option<&'a Codes>,
+    /// Where checkpoints and the log go.
+    pub folder: PathBuf,
+    /// Scores BLEU, where the configuration asks for it.
+    pub validator: Option<Box<dyn Validator + 'a>>,
+    /// Set from outside to stop after the current update.
+    pub stop: &'a AtomicBool,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As many epochs or updates as configured.
+    Finished,
+    /// No progress for as many validations as configured.
+    OutOfPatience,
+    /// Stopped from outside; saved, and ready to go on.
+    Interrupted,
+}
+
+impl Trainer<'_> {
+    /// Trains, going on from `checkpoint_last` if there is one. `watch` sees every event and every update's number.
+    pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner, Outcome)> {
+        std::fs::create_dir_all(&self.folder).map_err(Error::io(&self.folder))?;
+        let mut state = match checkpoint::load_last(&self.folder, &mut self.learner)? {
+            Some(state) => state,
+            None => RunState { epoch: 1, ..RunState::default() },
+        };
+        state.train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
+        let mut log = JsonLog::open(&self.folder.join("log.jsonl"), state.counters.updates)?;
+        let mut tell = |event: Event| {
+            watch(&event);
+            // Saved checkpoints are seen on the disk; the log keeps what can be plotted.
+            if matches!(event, Event::Saved { .. }) { Ok(()) } else { log.write(&event) }
+        };
+        let sampler = self.sampler()?;
+        if sampler.sentences() == 0 {
+            return Err(Error::NoData);
+        }
+        let outcome = loop {
+            if let Some(outcome) = self.reason_to_stop(&state) {
+                break outcome;
+            }
+            if let Some(outcome) = self.epoch(&sampler, &mut state, &mut tell)? {
+                break outcome;
+            }
+        };
+        Ok((self.learner, outcome))
+    }
+
+    fn sampler(&self) -> Result<BatchSampler> {
+        let positions = self.config.model.max_positions as u32;
+        let options = SamplerOptions {
+            max_tokens: self.config.train.max_tokens,
+            max_sentences: None,
+            max_positions: Some((positions, positions)),
+            too_long: TooLong::Skip,
+            seed: self.config.train.seed,
+        };
+        Ok(BatchSampler::new(&self.train.lengths(), options)?)
+    }
+
+    fn reason_to_stop(&self, state: &RunState) -> Option<Outcome> {
+        let train = &self.config.train;
+        let over = |limit: u64, value: u64| limit > 0 && value >= limit;
+        if over(train.patience, state.stale) {
+            Some(Outcome::OutOfPatience)
+        } else if over(train.max_epoch, state.epoch - 1) || over(train.max_update, state.counters.updates) {
+            Some(Outcome::Finished)
+        } else {
+            None
+        }
+    }
+
+    /// The rest of the current epoch; an outcome if the run ends in it.
+    fn epoch(
+        &mut self,
+        sampler: &BatchSampler,
+        state: &mut RunState,
+        tell: &mut impl FnMut(Event) -> Result<()>,
+    ) -> Result<Option<Outcome>> {
+        let train = self.config.train.clone();
+        let batches = sampler.epoch(state.epoch);
+        let updates: Vec<&[Vec<u32>]> = batches.chunks(train.update_freq).collect();
+        tell(Event::Epoch { epoch: state.epoch, updates: updates.len() as u64, done: state.position })?;
+        for group in updates.iter().skip(state.position as usize) {
+            let begun = Instant::now();
+            let packed: Vec<PackedBatch> =
+                group.iter().map(|ids| PackedBatch::from_pairs(self.train, ids)).collect();
+            let number = self.learner.counters().updates + 1;
+            let steps = plan::steps(self.config.model.mixture.system, &train, state.epoch, number);
+            let report = self.learner.update(&packed, steps, state.epoch)?;
+            state.position += 1;
+            state.counters = self.learner.counters();
+            state.window.add(&report, begun.elapsed().as_secs_f64());
+            if state.window.updates() >= train.log_interval {
+                let counters = state.counters;
+                let line =
+                    state.window.line(state.epoch, counters.updates, counters.gate_updates, report.rate);
+                tell(Event::Train(line))?;
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                self.save(state, tell)?;
+                return Ok(Some(Outcome::Interrupted));
+            }
+            let at_interval =
+                train.save_interval_updates > 0 && number.is_multiple_of(train.save_interval_updates);
+            let at_end = self.reason_to_stop(state).is_some();
+            if (at_interval || at_end) && state.position < updates.len() as u64 {
+                self.validate(state, tell)?;
+                self.save(state, tell)?;
+                if let Some(outcome) = self.reason_to_stop(state) {
+                    return Ok(Some(outcome));
+                }
+            }
+        }
+        if train.validate_interval > 0 && state.epoch.is_multiple_of(train.validate_interval) {
+            self.validate(state, tell)?;
+        }
+        let finished = state.epoch;
+        state.epoch += 1;
+        state.position = 0;
+        self.save(state, tell)?;
+        if train.keep_last_epochs > 0 {
+            checkpoint::save_model(
+                &self.folder,
+                &format!("checkpoint{finished}"),
+                &self.learner.model,
+                &self.text(),
+            )?;
+            checkpoint::prune_epochs(&self.folder, train.keep_last_epochs)?;
+        }
+        Ok(None)
+    }
+
+    fn validate(&mut self, state: &mut RunState, tell: &mut impl FnMut(Event) -> Result<()>) -> Result<()> {
+        let Some(valid) = self.valid else { return Ok(()) };
+        let model = &self.learner.model;
+        let mut validation = development_loss(model, valid, &self.config.train)?;
+        if let Some(validator) = &mut self.validator {
+            validation.bleu = Some(validator.bleu(model).map_err(Error::Validator)?);
+        }
+        // Scores are compared so that lower is better.
+        let (value, sign) = match self.config.train.best_checkpoint_metric {
+            Metric::Loss => (validation.loss, 1.0),
+            Metric::Bleu => (validation.bleu.unwrap_or(0.0), -1.0),
+        };
+        validation.is_best = state.best.is_none_or(|best| sign * value < sign * best);
+        if validation.is_best {
+            state.best = Some(value);
+            state.stale = 0;
+        } else {
+            state.stale += 1;
+        }
+        validation.best = state.best.unwrap_or(value);
+        validation.epoch = state.epoch;
+        validation.num_updates = state.counters.updates;
+        let is_best = validation.is_best;
+        tell(Event::Valid(validation))?;
+        if is_best {
+            let folder = checkpoint::save_model(&self.folder, checkpoint::BEST, model, &self.text())?;
+            tell(Event::Saved { folder, num_updates: state.counters.updates })?;
+        }
+        Ok(())
+    }
+
+    fn save(&self, state: &RunState, tell: &mut impl FnMut(Event) -> Result<()>) -> Result<()> {
+        let folder = checkpoint::save_last(&self.folder, &self.learner, &self.text(), state)?;
+        tell(Event::Saved { folder, num_updates: state.counters.updates })
+    }
+
+    fn text(&self) -> TextSide<'_> {
+        TextSide { source: &self.train.src_vocab, target: &self.train.tgt_vocab, codes: self.codes }
+    }
+}

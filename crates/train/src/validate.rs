@@ -1,0 +1,112 @@
+//! Validation: development loss and gate entropy here; other scores plug in as [`Validator`]s.
+
+use mae_data::sampler::{Order, TooLong};
+use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
+use mae_engine::Tape;
+use mae_model::attention::Pass;
+use mae_model::translator::GateRecord;
+use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
+use serde::Serialize;
+
+use crate::config::TrainConfig;
+use crate::{Error, Result};
+
+/// A score of the development set that needs more than the model's loss.
+pub trait Validator {
+    /// BLEU, 0 to 100.
+    fn bleu(&mut self, model: &Translator) -> std::result::Result<f64, String>;
+}
+
+/// One validation. Losses are in bits per target token.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Validation {
+    /// The epoch, from 1.
+    pub epoch: u64,
+    /// Updates so far.
+    pub num_updates: u64,
+    /// Smoothed loss, bits per token.
+    pub loss: f64,
+    /// Plain loss, bits per token.
+    pub nll_loss: f64,
+    /// 2^nll_loss.
+    pub ppl: f64,
+    /// BLEU, 0 to 100, where it was asked for.
+    pub bleu: Option<f64>,
+    /// Mean entropy of all gates, in nats, where there are gates.
+    pub gate_entropy: Option<f64>,
+    /// The best value of the checkpoint metric so far.
+    pub best: f64,
+    /// Whether it was reached just now.
+    pub is_best: bool,
+}
+
+/// Loss and gate entropy of a development set, in its own order.
+pub fn development_loss(
+    model: &Translator,
+    data: &ParallelDataset,
+    config: &TrainConfig,
+) -> Result<Validation> {
+    let positions = model.config().max_positions as u32;
+    let longest = data.lengths().iter().map(|&(src, tgt)| src.max(tgt)).max().unwrap_or(0);
+    let options = SamplerOptions {
+        // A pair longer than the budget is a batch of its own.
+        max_tokens: config.max_tokens.max(longest.min(positions)),
+        max_sentences: None,
+        max_positions: Some((positions, positions)),
+        too_long: TooLong::Skip,
+        seed: 0,
+    };
+    let sampler = BatchSampler::new(&data.lengths(), options)?;
+    let (mut loss, mut nll, mut tokens) = (0.0, 0.0, 0);
+    let mut entropy = EntropyMean::default();
+    for ids in sampler.ordered(Order::Given) {
+        let batch = DeviceBatch::new(model.params().device(), &PackedBatch::from_pairs(data, &ids));
+        let mut tape = Tape::evaluation(model.params());
+        let mut probe = Probe::default();
+        let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) };
+        let sums = model.loss(&mut pass, &batch, config.label_smoothing, 1.0);
+        loss += sums.smoothed();
+        nll += sums.nll();
+        tokens += batch.target.len();
+        probe.gates.iter().for_each(|record| entropy.add(record));
+    }
+    if tokens == 0 {
+        return Err(Error::Config(vec!["the development set has no usable sentence pairs".into()]));
+    }
+    let bits = |sum: f64| sum / tokens as f64 / std::f64::consts::LN_2;
+    let nll_loss = bits(nll);
+    Ok(Validation {
+        loss: bits(loss),
+        nll_loss,
+        ppl: nll_loss.exp2(),
+        gate_entropy: entropy.mean(),
+        ..Validation::default()
+    })
+}
+
+/// The mean over attentions of the mean entropy over gate rows.
+#[derive(Default)]
+struct EntropyMean {
+    /// By attention: sum and rows.
+    sums: std::collections::BTreeMap<String, (f64, usize)>,
+}
+
+impl EntropyMean {
+    fn add(&mut self, record: &GateRecord) {
+        let slot = self.sums.entry(record.name.clone()).or_default();
+        for gate in record.gates.to_host().chunks_exact(record.gates.cols()) {
+            slot.0 += entropy(gate);
+            slot.1 += 1;
+        }
+    }
+
+    fn mean(&self) -> Option<f64> {
+        let means: Vec<f64> = self.sums.values().map(|(sum, rows)| sum / *rows as f64).collect();
+        (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
+    }
+}
+
+/// −Σ g·ln g.
+pub fn entropy(gate: &[f32]) -> f64 {
+    -gate.iter().filter(|&&g| g > 0.0).map(|&g| f64::from(g) * f64::from(g).ln()).sum::<f64>()
+}
