@@ -3,6 +3,7 @@
 mod commands;
 mod progress;
 mod quickstart;
+mod recipes;
 
 use clap::{Parser, Subcommand};
 

@@ -96,7 +96,7 @@ fn bad_utf8_is_refused_with_its_place_or_replaced() {
     let run = sandbox.mae(&PAIR, &flags);
     assert!(run.failed().contains("train.en, line 2: byte 6"), "{}", run.stderr);
     assert!(run.stderr.contains("--bad-utf8 replace"), "{}", run.stderr);
-    assert!(!sandbox.path("bin/dict.en.txt").exists(), "a failed run leaves no files");
+    assert_eq!(fs::read_dir(sandbox.path("bin")).unwrap().count(), 0, "a failed run leaves no files");
 
     let run = sandbox.mae(&PAIR, &[flags.as_slice(), &["--bad-utf8", "replace"]].concat());
     assert!(run.succeeded().contains("invalid UTF-8 replaced: 1 (line 2)"), "{}", run.stdout);
@@ -123,10 +123,14 @@ fn sides_of_different_length_and_missing_files_are_errors() {
     sandbox.write("train.en", lines(&ENGLISH[..2]));
     let run = sandbox.mae(&PAIR, &["--trainpref", "train"]);
     assert!(run.failed().contains("train.de has 4, train.en has 2"), "{}", run.stderr);
+    assert_eq!(fs::read_dir(sandbox.path("data-bin")).unwrap().count(), 0, "a failed run leaves no files");
 
     let run = sandbox.mae(&PAIR, &["--trainpref", "elsewhere"]);
     assert!(run.failed().contains("cannot open elsewhere.de"), "{}", run.stderr);
     assert!(run.stderr.contains("PREFIX.LANG.gz"), "{}", run.stderr);
+
+    let run = sandbox.mae(&PAIR, &["--trainpref", "valid", "--destdir", "valid.de"]);
+    assert_eq!(run.failed().matches("os error").count(), 1, "a cause is told once: {}", run.stderr);
 
     let run = sandbox.mae(&PAIR, &[]);
     assert!(run.failed().contains("--trainpref"), "{}", run.stderr);

@@ -23,11 +23,16 @@ pub enum Event {
         /// Those done already.
         done: u64,
     },
-    /// Some updates were made.
+    /// An update was made; not written to the log.
+    Update {
+        /// Updates of this epoch so far.
+        done: u64,
+    },
+    /// Some updates were made: their means.
     Train(TrainLine),
     /// The model was validated.
     Valid(Validation),
-    /// A checkpoint was written.
+    /// A checkpoint was written; not written to the log.
     Saved {
         /// Where.
         folder: PathBuf,

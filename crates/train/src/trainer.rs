@@ -48,7 +48,7 @@ pub enum Outcome {
 }
 
 impl Trainer<'_> {
-    /// Trains, going on from `checkpoint_last` if there is one. `watch` sees every event and every update's number.
+    /// Trains, going on from `checkpoint_last` if there is one. `watch` sees every event.
     pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner, Outcome)> {
         std::fs::create_dir_all(&self.folder).map_err(Error::io(&self.folder))?;
         let mut state = match checkpoint::load_last(&self.folder, &mut self.learner)? {
@@ -59,8 +59,10 @@ impl Trainer<'_> {
         let mut log = JsonLog::open(&self.folder.join("log.jsonl"), state.counters.updates)?;
         let mut tell = |event: Event| {
             watch(&event);
-            // Saved checkpoints are seen on the disk; the log keeps what can be plotted.
-            if matches!(event, Event::Saved { .. }) { Ok(()) } else { log.write(&event) }
+            match event {
+                Event::Update { .. } | Event::Saved { .. } => Ok(()),
+                event => log.write(&event),
+            }
         };
         let sampler = self.sampler()?;
         if sampler.sentences() == 0 {
@@ -122,6 +124,7 @@ impl Trainer<'_> {
             state.position += 1;
             state.counters = self.learner.counters();
             state.window.add(&report, begun.elapsed().as_secs_f64());
+            tell(Event::Update { done: state.position })?;
             if state.window.updates() >= train.log_interval {
                 let counters = state.counters;
                 let line =

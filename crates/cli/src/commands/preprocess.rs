@@ -1,11 +1,9 @@
 //! `mae preprocess`: text files to a binarised folder, with fairseq's flags.
 
-use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mae_data::bpe::LearnOptions;
@@ -30,7 +28,7 @@ The folder is fairseq's: either program reads what the other has written.";
 /// Turn text into dictionaries and token ids: fairseq-preprocess, with BPE on the way if wanted.
 ///
 /// Reads PREFIX.LANG, also compressed (PREFIX.LANG.gz, PREFIX.LANG.zst), and writes dict.LANG.txt,
-/// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, bpe.codes. Nothing is left behind where something goes wrong.
+/// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, bpe.codes: all of them when everything is through, or none.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Args {
@@ -209,13 +207,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(out: &mut impl Write, args: &Args, report: &PreprocessReport) -> anyhow::Result<()> {
+fn print(out: &mut impl Write, args: &Args, report: &PreprocessReport) -> std::io::Result<()> {
     writeln!(out, "{report}")?;
-    let files = fs::read_dir(&args.destdir).context("cannot list what was written")?;
-    let bytes: u64 = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
     let destdir = args.destdir.display();
-    writeln!(out, "{destdir}: {:.1} MB; train on it with `mae train {destdir}`", bytes as f64 / 1e6)?;
-    Ok(())
+    match args.trainpref {
+        Some(_) => writeln!(out, "written to {destdir}; train on it with `mae train {destdir}`"),
+        None => writeln!(out, "written to {destdir}"),
+    }
 }
 
 /// Adds to an error the flag that gets around it.
@@ -226,7 +224,8 @@ fn explain(error: Error) -> anyhow::Error {
         Error::Io { action: "open", source, .. } if source.kind() == ErrorKind::NotFound => {
             "texts are PREFIX.LANG, PREFIX.LANG.gz or PREFIX.LANG.zst, with the LANG of -s and -t"
         }
-        _ => return error.into(),
+        // The message has its cause in it already.
+        _ => return anyhow::anyhow!("{error}"),
     };
     anyhow::anyhow!("{error}\n     {hint}")
 }
@@ -282,6 +281,6 @@ impl Bars {
 }
 
 fn spinner() -> ProgressStyle {
-    ProgressStyle::with_template("{prefix} {spinner} {human_pos} lines, {per_sec} [{elapsed}]")
+    ProgressStyle::with_template("{prefix} {spinner} {human_pos} lines [{elapsed}]")
         .expect("the template is valid")
 }

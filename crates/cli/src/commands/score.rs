@@ -10,10 +10,16 @@ use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats, ExactMatch, Smoothing, To
 use serde_json::json;
 
 const EXAMPLE: &str = "\
-Examples:
+Detokenised text, the line sacreBLEU prints:
 
-    mae score --sys hyp.txt --ref newstest2014.de           detokenised text: the line sacreBLEU prints
-    mae score --sys hyp.tok --ref ref.tok --multi-bleu      tokenised text: the line multi-bleu.perl prints
+    mae score --sys hyp.txt --ref newstest2014.de
+
+Tokenised text, the line multi-bleu.perl prints:
+
+    mae score --sys hyp.tok --ref ref.tok --multi-bleu
+
+Straight from a model, with the share of translations that are exactly right:
+
     mae generate MODEL --plain < src.txt | mae score --sys - --ref ref.txt --exact
 
 Compare scores only where their signatures are equal; tokenised and detokenised BLEU are different numbers.";
@@ -168,7 +174,8 @@ fn open(path: &Path) -> anyhow::Result<LineReader> {
     Ok(if is_stdin(path) {
         LineReader::new("standard input", BufReader::new(std::io::stdin()), BadUtf8::Error)
     } else {
-        LineReader::open(path, BadUtf8::Error)?
+        // The message has its cause in it already.
+        LineReader::open(path, BadUtf8::Error).map_err(|error| anyhow::anyhow!("{error}"))?
     })
 }
 

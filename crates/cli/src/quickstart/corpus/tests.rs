@@ -183,8 +183,8 @@ fn german_sentences_are_right() {
             "ich glaube dass das taxi um halb zwölf abfährt",
         ),
         (
-            "in twenty twenty one only four thousand five hundred and two students lived here",
-            "im jahr zweitausendeinundzwanzig haben nur viertausendfünfhundertzwei schüler hier gewohnt",
+            "in eighteen ninety six only two hundred and ninety three people lived here",
+            "im jahr achtzehnhundertsechsundneunzig haben nur zweihundertdreiundneunzig menschen hier gewohnt",
         ),
         (
             "the answer is nine thousand one hundred and fourteen",

@@ -8,11 +8,14 @@
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
+mod meter;
 mod portable;
 #[cfg(test)]
 mod tests;
 
 use std::sync::OnceLock;
+
+pub use meter::{Meter, meter, meter_reset};
 
 /// A row-major matrix, possibly read transposed.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +68,7 @@ pub fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: 
         }
         return;
     }
+    let _metered = meter::start(2 * m * n * k);
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if kernel() == Kernel::Amx && amx::pays([m, n, k], b) {
         return amx::gemm([m, n, k], a, b, c, into);

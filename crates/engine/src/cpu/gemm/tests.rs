@@ -176,3 +176,18 @@ fn threads_do_not_change_a_bit() {
         }
     }
 }
+
+#[test]
+fn products_started_by_many_threads_do_not_mix() {
+    use rayon::prelude::*;
+    let size @ [m, n, k] = [150, 260, 700];
+    let mut random = Random(5);
+    let (a, b) = (random.normals(m * k), random.normals(k * n));
+    let multiply = || {
+        let mut c = vec![0.0; m * n];
+        gemm(size, Mat::new(&a, k), Mat::new(&b, n), &mut c, Into::Overwrite);
+        c
+    };
+    let alone = multiply();
+    assert!((0..32).into_par_iter().all(|_| multiply() == alone));
+}

@@ -1,0 +1,27 @@
+//! `mae bench`: how fast this machine trains and translates, beside a peer in the same run.
+
+mod peer;
+mod shapes;
+mod train;
+
+use std::process::ExitCode;
+
+/// Measure training and translation speed on made-up data of realistic lengths.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Train(train::Args),
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.what {
+        What::Train(args) => train::run(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

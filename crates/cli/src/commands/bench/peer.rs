@@ -1,0 +1,34 @@
+//! The peer: another program that measures the same thing and prints JSON lines, run between our own runs.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// What a peer prints of one measurement; other fields are passed over.
+#[derive(Debug, Deserialize)]
+pub struct Line {
+    /// The kind of step, `F` or `G`, or the kind of search.
+    pub step: String,
+    /// Target tokens per second, padding not counted.
+    #[serde(rename = "target_tokens_per_s")]
+    pub tokens_per_s: f64,
+}
+
+/// Runs `command` (split at spaces) with `flags` added; reads its JSON lines.
+pub fn run(command: &str, flags: &[String]) -> Result<Vec<Line>> {
+    let mut words = command.split_whitespace();
+    let Some(program) = words.next() else { bail!("--peer needs a command") };
+    let output = Command::new(program)
+        .args(words)
+        .args(flags)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .with_context(|| format!("--peer {command}"))?;
+    if !output.status.success() {
+        bail!("--peer {command}: ended with {}", output.status);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).with_context(|| format!("--peer printed {line}"))).collect()
+}

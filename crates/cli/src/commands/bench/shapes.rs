@@ -1,0 +1,100 @@
+//! Models and batches for benchmarks.
+
+use anyhow::Result;
+use mae_data::{BatchSampler, MemoryDataset, PackedBatch, ParallelDataset, SamplerOptions, Sentences, Vocab};
+use mae_data::vocab::{EOS, VocabOptions};
+use mae_engine::Rng;
+use mae_model::ModelConfig;
+use mae_train::RunConfig;
+use mae_train::config::assignment;
+
+use crate::recipes;
+
+/// The size of the model; by default that of the IWSLT14 task.
+#[derive(Clone, clap::Args)]
+pub struct Shape {
+    /// D: width of the model.
+    #[arg(long, default_value_t = 512)]
+    pub width: usize,
+    /// Inner width of the feed-forward sublayers.
+    #[arg(long, default_value_t = 1024)]
+    pub inner: usize,
+    /// Layers of the encoder and of the decoder.
+    #[arg(long, default_value_t = 6)]
+    pub layers: usize,
+    /// Heads.
+    #[arg(long, default_value_t = 8)]
+    pub heads: usize,
+    /// Types of the source dictionary.
+    #[arg(long, default_value_t = 8848)]
+    pub src_vocab: usize,
+    /// Types of the target dictionary.
+    #[arg(long, default_value_t = 6632)]
+    pub tgt_vocab: usize,
+}
+
+impl Shape {
+    /// The configuration of `variant` in this shape.
+    pub fn config(&self, variant: &str) -> Result<RunConfig> {
+        let mut layers = recipes::layers("iwslt14-base")?;
+        for (key, value) in [
+            ("encoder_embed_dim", self.width),
+            ("encoder_ffn_embed_dim", self.inner),
+            ("encoder_layers", self.layers),
+            ("decoder_layers", self.layers),
+            ("encoder_attention_heads", self.heads),
+        ] {
+            layers.push(assignment(&format!("model.{key}={value}"))?);
+        }
+        layers.push(recipes::system(variant, self.heads)?);
+        Ok(RunConfig::from_layers(&layers)?)
+    }
+
+    /// Sizes as flags of the peer.
+    pub fn flags(&self) -> Vec<String> {
+        [
+            ("width", self.width),
+            ("inner", self.inner),
+            ("layers", self.layers),
+            ("heads", self.heads),
+            ("src-vocab", self.src_vocab),
+            ("tgt-vocab", self.tgt_vocab),
+        ]
+        .iter()
+        .flat_map(|(name, value)| [format!("--{name}"), value.to_string()])
+        .collect()
+    }
+}
+
+/// Batches of random words with the lengths of IWSLT14 after 10,000 merges: ln(source) normal with mean 3.0 and
+/// deviation 0.62, ln(target/source) with mean −0.05 and deviation 0.18, as the peer draws them.
+pub fn batches(shape: &Shape, model: &ModelConfig, max_tokens: u32, count: usize) -> Result<Vec<PackedBatch>> {
+    let stream = Rng::new(1, 0).stream(0);
+    let sentences = 40_000;
+    let length = |value: f64| (value as usize).clamp(2, 174) + 1;
+    let (mut sources, mut targets) = (MemoryDataset::default(), MemoryDataset::default());
+    for i in 0..sentences {
+        let normal = |column: u32| f64::from(stream.normal(i, column));
+        let source = length((3.0 + 0.62 * normal(0)).exp());
+        let target = length(source as f64 * (-0.05 + 0.18 * normal(1)).exp());
+        for (data, len, types, column) in
+            [(&mut sources, source, shape.src_vocab, 1000), (&mut targets, target, shape.tgt_vocab, 2000)]
+        {
+            let word = |j: usize| 4 + (stream.uniform(i, column + j as u32) * (types - 4) as f32) as u32;
+            let mut ids: Vec<u32> = (0..len - 1).map(|j| word(j).min(types as u32 - 1)).collect();
+            ids.push(EOS);
+            data.push(&ids);
+        }
+    }
+    let vocab = std::sync::Arc::new(Vocab::from_counts(std::iter::empty::<(&str, u64)>(), VocabOptions::default()));
+    let data = ParallelDataset {
+        src: Sentences::Memory(sources),
+        tgt: Sentences::Memory(targets),
+        src_vocab: vocab.clone(),
+        tgt_vocab: vocab,
+    };
+    let positions = model.max_positions as u32;
+    let options = SamplerOptions { max_tokens, max_positions: Some((positions, positions)), ..SamplerOptions::default() };
+    let sampler = BatchSampler::new(&data.lengths(), options)?;
+    Ok(sampler.epoch(1).iter().take(count).map(|ids| PackedBatch::from_pairs(&data, ids)).collect())
+}

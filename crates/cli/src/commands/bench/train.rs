@@ -1,0 +1,168 @@
+//! `mae bench train`: target tokens per second of each kind of step.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use mae_engine::cpu::gemm;
+use mae_engine::Device;
+use mae_model::Translator;
+use mae_train::Learner;
+use mae_train::plan::Steps;
+use serde::Serialize;
+
+use super::peer;
+use super::shapes::{Shape, batches};
+
+/// Training speed: target tokens per second of F and G steps.
+///
+/// Batches are packed to --max-tokens target tokens; lengths are drawn to look like IWSLT14. With --peer, the peer runs
+/// in turn with each variant, and ratios are printed.
+#[derive(clap::Args)]
+#[command(after_help = "Example, from the repository's root, with PyTorch installed:
+  mae bench train --threads 2 --peer \"python3 tools/oracle/bench.py\"")]
+pub struct Args {
+    /// Systems to measure: base, mae7, mae6, uni-mae7, nobcd.
+    #[arg(long, value_delimiter = ',', default_value = "base,mae7", value_name = "NAMES")]
+    variants: Vec<String>,
+    /// Where to run; only the CPU so far.
+    #[arg(long, default_value = "cpu")]
+    device: String,
+    /// Target tokens per batch.
+    #[arg(long, default_value_t = 2048)]
+    max_tokens: u32,
+    /// Updates to time.
+    #[arg(long, default_value_t = 10)]
+    steps: usize,
+    #[command(flatten)]
+    shape: Shape,
+    /// Command of a peer that takes the same flags and prints JSON lines.
+    #[arg(long, value_name = "COMMAND")]
+    peer: Option<String>,
+    /// Print one JSON object per measurement.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One measurement.
+#[derive(Serialize)]
+struct Measurement<'a> {
+    variant: &'a str,
+    step: &'static str,
+    device: &'a str,
+    threads: usize,
+    ms_per_update: f64,
+    tokens_per_s: f64,
+    tokens_per_update: f64,
+    /// Share of the time spent in matrix products, and their rate.
+    product_share: f64,
+    product_gflops: f64,
+    /// The rate of one large product on this machine: what the rate above could be at best.
+    product_peak_gflops: f64,
+    peer_tokens_per_s: Option<f64>,
+    ratio_to_peer: Option<f64>,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<()> {
+    ensure!(args.device == "cpu", "--device {}: only the CPU can be measured so far", args.device);
+    ensure!(args.steps > 0, "--steps must be above 0");
+    let threads = rayon::current_num_threads();
+    let peak = product_peak();
+    for variant in &args.variants {
+        let config = args.shape.config(variant)?;
+        let data = batches(&args.shape, &config.model, args.max_tokens, args.steps)?;
+        let device = Device::cpu();
+        let model = Translator::new(&config.model, [args.shape.src_vocab, args.shape.tgt_vocab], &device, 1)?;
+        let mut learner = Learner::new(model, &config.train);
+        let gated = config.model.mixture.system.is_gated();
+        // One untimed step of each kind: buffers are allocated, caches warm.
+        learner.update(&data[..1], if gated { Steps::GThenF } else { Steps::F }, 1)?;
+        let peers = match &args.peer {
+            None => Vec::new(),
+            Some(command) => peer::run(command, &peer_flags(&args, variant, threads))?,
+        };
+        for step in if gated { &["F", "G"][..] } else { &["F"][..] } {
+            gemm::meter_reset();
+            let begun = Instant::now();
+            for batch in data.chunks(1) {
+                if *step == "G" {
+                    learner.gate_step(batch, 1)?;
+                } else {
+                    learner.update(batch, Steps::F, 1)?;
+                }
+            }
+            let seconds = begun.elapsed().as_secs_f64();
+            let meter = gemm::meter();
+            let tokens: usize = data.iter().map(mae_data::PackedBatch::tgt_tokens).sum();
+            let tokens_per_s = tokens as f64 / seconds;
+            let peer = peers.iter().find(|line| line.step == *step).map(|line| line.tokens_per_s);
+            report(&args, &Measurement {
+                variant,
+                step,
+                device: &args.device,
+                threads,
+                ms_per_update: 1e3 * seconds / data.len() as f64,
+                tokens_per_s,
+                tokens_per_update: tokens as f64 / data.len() as f64,
+                product_share: meter.seconds / seconds,
+                product_gflops: meter.flops / meter.seconds / 1e9,
+                product_peak_gflops: peak,
+                peer_tokens_per_s: peer,
+                ratio_to_peer: peer.map(|peer| tokens_per_s / peer),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn peer_flags(args: &Args, variant: &str, threads: usize) -> Vec<String> {
+    let mut flags = args.shape.flags();
+    let own = [
+        ("variant", variant.to_owned()),
+        ("device", args.device.clone()),
+        ("max-tokens", args.max_tokens.to_string()),
+        ("steps", args.steps.to_string()),
+        ("threads", threads.to_string()),
+    ];
+    flags.extend(own.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]));
+    flags.push("--json".into());
+    flags
+}
+
+fn report(args: &Args, m: &Measurement<'_>) {
+    if args.json {
+        println!("{}", serde_json::to_string(m).expect("measurements can be written as JSON"));
+        return;
+    }
+    println!(
+        "{} {} step, {}, {} threads: {:.0} ms/update, {:.0} target tokens/s ({:.0} tokens/update); \
+         products {:.0} % of the time at {:.0} GFLOP/s (one large product: {:.0})",
+        m.variant,
+        m.step,
+        m.device,
+        m.threads,
+        m.ms_per_update,
+        m.tokens_per_s,
+        m.tokens_per_update,
+        100.0 * m.product_share,
+        m.product_gflops,
+        m.product_peak_gflops
+    );
+    if let (Some(peer), Some(ratio)) = (m.peer_tokens_per_s, m.ratio_to_peer) {
+        println!("  peer: {peer:.0} target tokens/s; ratio {ratio:.2}");
+    }
+}
+
+/// GFLOP/s of a product of 2,048 cubed, the best of five.
+fn product_peak() -> f64 {
+    let n = 2048;
+    let (a, b) = (vec![0.5; n * n], vec![0.25; n * n]);
+    let mut c = vec![0.0; n * n];
+    let mut best = 0f64;
+    for _ in 0..5 {
+        let begun = Instant::now();
+        gemm::gemm([n, n, n], gemm::Mat::new(&a, n), gemm::Mat::new(&b, n).t(), &mut c, gemm::Into::Overwrite);
+        best = best.max(2.0 * (n as f64).powi(3) / begun.elapsed().as_secs_f64() / 1e9);
+    }
+    best
+}

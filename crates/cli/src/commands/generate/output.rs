@@ -1,0 +1,207 @@
+//! How translations and scores are written.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use mae_data::{Vocab, bpe};
+use mae_decode::Hypothesis;
+use serde::Serialize;
+
+use super::input::Input;
+
+/// The layout of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// S-, T-, H-, D-, P- lines; scores in base 2.
+    Fairseq,
+    /// One line per sentence.
+    Plain,
+    /// One object per sentence; scores in nats.
+    Jsonl,
+}
+
+/// Writes blocks, one per sentence.
+pub struct Printer<'a> {
+    sink: Sink,
+    style: Style,
+    remove_bpe: bool,
+    input: &'a Input,
+}
+
+#[derive(Serialize)]
+struct TranslationLine<'a> {
+    id: usize,
+    source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'a str>,
+    hypotheses: Vec<HypothesisLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct HypothesisLine<'a> {
+    tokens: Vec<&'a str>,
+    text: String,
+    score: f32,
+    logprobs: &'a [f32],
+}
+
+#[derive(Serialize)]
+struct ScoreLine<'a> {
+    id: usize,
+    tokens: Vec<&'a str>,
+    logprobs: &'a [f32],
+    sum: f64,
+}
+
+impl<'a> Printer<'a> {
+    /// Writes to `path`, or to standard output.
+    pub fn open(
+        path: Option<&Path>,
+        style: Style,
+        remove_bpe: bool,
+        input: &'a Input,
+    ) -> anyhow::Result<Self> {
+        Ok(Self { sink: Sink::open(path)?, style, remove_bpe, input })
+    }
+
+    /// Target ids as text.
+    pub fn text(&self, ids: &[u32]) -> String {
+        self.string(&self.input.data.tgt_vocab, ids)
+    }
+
+    fn string(&self, vocab: &Vocab, ids: &[u32]) -> String {
+        let line = vocab.string(ids);
+        if self.remove_bpe { bpe::join(&line) } else { line }
+    }
+
+    fn tokens(&self, ids: &[u32]) -> Vec<&'a str> {
+        ids.iter().map(|&id| self.input.data.tgt_vocab.symbol(id)).collect()
+    }
+
+    /// Writes the translations of sentence `id`, of which there is at least one.
+    pub fn translation(&mut self, id: usize, found: &[Hypothesis]) -> anyhow::Result<()> {
+        let input = self.input;
+        let target = input.references.as_ref().map(|lines| lines[id].as_str());
+        match self.style {
+            Style::Plain => {
+                let text = self.text(&found[0].tokens);
+                self.sink.line(format_args!("{text}"))
+            }
+            Style::Fairseq => self.block(id, found),
+            Style::Jsonl => {
+                let source = self.string(&input.data.src_vocab, &input.data.src.get(id));
+                let each = found.iter().map(|hypothesis| HypothesisLine {
+                    tokens: self.tokens(&hypothesis.tokens),
+                    text: self.text(&hypothesis.tokens),
+                    score: hypothesis.score,
+                    logprobs: &hypothesis.positional,
+                });
+                let line = TranslationLine { id, source, target, hypotheses: each.collect() };
+                self.sink.json(&line)
+            }
+        }
+    }
+
+    /// Writes the natural-log probabilities of the reference of sentence `id`.
+    pub fn score(&mut self, id: usize, log_probs: &[f32]) -> anyhow::Result<()> {
+        let reference = self.input.data.tgt.get(id);
+        let sum: f64 = log_probs.iter().map(|&p| f64::from(p)).sum();
+        match self.style {
+            Style::Plain => self.sink.line(format_args!("{sum:.6}")),
+            Style::Jsonl => {
+                let line = ScoreLine { id, tokens: self.tokens(&reference), logprobs: log_probs, sum };
+                self.sink.json(&line)
+            }
+            Style::Fairseq => {
+                let score = (sum / log_probs.len() as f64) as f32;
+                let scored = Hypothesis { tokens: reference, score, positional: log_probs.to_vec() };
+                self.block(id, &[scored])
+            }
+        }
+    }
+
+    /// fairseq's lines.
+    fn block(&mut self, id: usize, found: &[Hypothesis]) -> anyhow::Result<()> {
+        let input = self.input;
+        let source = self.string(&input.data.src_vocab, &input.data.src.get(id));
+        self.sink.line(format_args!("S-{id}\t{source}"))?;
+        if let Some(references) = &input.references {
+            self.sink.line(format_args!("T-{id}\t{}", references[id]))?;
+        }
+        for hypothesis in found {
+            let (text, score) = (self.text(&hypothesis.tokens), base2(hypothesis.score));
+            self.sink.line(format_args!("H-{id}\t{score}\t{text}"))?;
+            self.sink.line(format_args!("D-{id}\t{score}\t{text}"))?;
+            let each = hypothesis.positional.iter().map(|&p| format!("{:.4}", base2(p)));
+            self.sink.line(format_args!("P-{id}\t{}", each.collect::<Vec<_>>().join(" ")))?;
+        }
+        Ok(())
+    }
+
+    /// Completes the output; a file appears under its name only now.
+    pub fn finish(self) -> anyhow::Result<()> {
+        self.sink.finish()
+    }
+}
+
+/// A natural logarithm in base 2.
+fn base2(value: f32) -> f32 {
+    (f64::from(value) / std::f64::consts::LN_2) as f32
+}
+
+/// Standard output, or a file that is written aside.
+struct Sink {
+    out: BufWriter<Box<dyn Write>>,
+    file: Option<Aside>,
+}
+
+struct Aside {
+    path: PathBuf,
+    aside: PathBuf,
+    complete: bool,
+}
+
+impl Sink {
+    fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self { out: BufWriter::new(Box::new(io::stdout())), file: None });
+        };
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".tmp");
+        let aside = PathBuf::from(aside);
+        let file = File::create(&aside).with_context(|| format!("cannot create {}", aside.display()))?;
+        let file_names = Aside { path: path.to_owned(), aside, complete: false };
+        Ok(Self { out: BufWriter::new(Box::new(file)), file: Some(file_names) })
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
+        writeln!(self.out, "{line}").context("cannot write the output")
+    }
+
+    fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+        let line = serde_json::to_string(value)?;
+        self.line(format_args!("{line}"))
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        self.out.flush().context("cannot write the output")?;
+        drop(self.out);
+        if let Some(file) = &mut self.file {
+            fs::rename(&file.aside, &file.path)
+                .with_context(|| format!("cannot rename {} to its place", file.aside.display()))?;
+            file.complete = true;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if !self.complete {
+            // Nobody could be told of a failure here, and a stray `.tmp` harms nobody.
+            let _ = fs::remove_file(&self.aside);
+        }
+    }
+}

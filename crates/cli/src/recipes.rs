@@ -1,0 +1,98 @@
+//! Recipes: run configurations by name, one per row of the paper's tables, and small ones for small machines.
+
+use anyhow::{Context, Result, bail};
+use toml::{Table, Value};
+
+macro_rules! recipes {
+    ($($name:literal),* $(,)?) => {
+        /// Every recipe that comes with the program: name and text.
+        const RECIPES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../../configs/", $name, ".toml")))),*];
+    };
+}
+
+recipes![
+    "iwslt14-base", "iwslt14-nobcd", "iwslt14-uni-mae7", "iwslt14-uni-mae6", "iwslt14-mae7", "iwslt14-mae6",
+    "wmt14-base", "wmt14-nobcd", "wmt14-uni-mae7", "wmt14-uni-mae6", "wmt14-mae7", "wmt14-mae6",
+    "wmt14-big-base", "wmt14-big-mae15", "multi30k-base", "multi30k-mae7",
+];
+
+/// The tables of a recipe, bottom first: what it extends, then itself. `name` is one of ours or a file.
+pub fn layers(name: &str) -> Result<Vec<Table>> {
+    let builtin = RECIPES.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
+    let text = match builtin {
+        Some(text) => text,
+        None if name.ends_with(".toml") => std::fs::read_to_string(name).with_context(|| format!("recipe {name}"))?,
+        None => bail!("no recipe is called `{name}`; there are: {}; or give a .toml file", names().join(", ")),
+    };
+    let mut table: Table = text.parse().with_context(|| format!("recipe {name}"))?;
+    let mut below = match table.remove("extends") {
+        None => Vec::new(),
+        Some(Value::String(base)) if base != name => layers(&base)?,
+        Some(other) => bail!("recipe {name}: `extends = {other}` does not name another recipe"),
+    };
+    below.push(table);
+    Ok(below)
+}
+
+/// The names of all recipes.
+pub fn names() -> Vec<&'static str> {
+    RECIPES.iter().map(|(name, _)| *name).collect()
+}
+
+/// The keys of a system by its name in the paper: base, nobcd, mae7, uni-mae6, …; the number is the heads that an
+/// expert keeps, of `heads`.
+pub fn system(name: &str, heads: usize) -> Result<Table> {
+    let lower = name.to_lowercase().replace('_', "-");
+    let (kind, kept) = match lower.as_str() {
+        "base" => ("base", None),
+        "nobcd" => ("nobcd", Some(heads.saturating_sub(1))),
+        other => {
+            let (kind, kept) = match (other.strip_prefix("uni-mae"), other.strip_prefix("mae")) {
+                (Some(kept), _) => ("uniform", kept),
+                (None, Some(kept)) => ("mae", kept),
+                (None, None) => bail!("no system is called `{name}`; there are base, nobcd, mae7, mae6, uni-mae7, uni-mae6"),
+            };
+            let kept: usize = kept.trim_start_matches('-').parse().with_context(|| {
+                format!("system `{name}`: the number of heads that an expert keeps is missing, as in mae7")
+            })?;
+            (kind, Some(kept))
+        }
+    };
+    let mut mixture = Table::from_iter([("system".to_owned(), Value::String(kind.into()))]);
+    if let Some(kept) = kept {
+        if kept == 0 || kept >= heads {
+            bail!("system `{name}`: an expert keeps between 1 and {} of {heads} heads", heads.saturating_sub(1));
+        }
+        mixture.insert("dropped_heads".into(), Value::Integer((heads - kept) as i64));
+    }
+    let model = Table::from_iter([("mixture".to_owned(), Value::Table(mixture))]);
+    Ok(Table::from_iter([("model".to_owned(), Value::Table(model))]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mae_train::RunConfig;
+
+    #[test]
+    fn every_recipe_is_valid() {
+        for name in names() {
+            let config = RunConfig::from_layers(&layers(name).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            if name.ends_with("mae6") {
+                assert_eq!(config.model.mixture.dropped_heads, 2, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn systems_by_the_papers_names() {
+        let dropped = |name: &str, heads: usize| {
+            system(name, heads).unwrap()["model"]["mixture"].get("dropped_heads").and_then(Value::as_integer)
+        };
+        assert_eq!(dropped("mae-7", 8), Some(1));
+        assert_eq!(dropped("uni-MAE-6", 8), Some(2));
+        assert_eq!(dropped("mae13", 16), Some(3));
+        assert_eq!(dropped("base", 8), None);
+        assert!(system("mae8", 8).is_err() && system("mae", 8).is_err() && system("foo", 8).is_err());
+    }
+}

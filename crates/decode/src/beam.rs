@@ -1,0 +1,190 @@
+//! Beam search over many sentences at once, with the rules of fairseq v0.9's `SequenceGenerator`.
+//!
+//! Every sentence keeps up to `beam` live hypotheses. At each step the 2·beam best continuations of all of them
+//! together are ranked by cumulative log-probability. Those that end (in `</s>`) among the first `beam` are finished;
+//! those that end further down are forgotten; of the others the first `beam` live on. A sentence is done as soon as it
+//! has `beam` finished hypotheses, whatever could still come, or when its length limit forces all live ones to end.
+//! Finished hypotheses are ranked by their normalised score.
+//!
+//! The hypotheses of all sentences that are not done are the rows of one batch. Who is done leaves it at once, so a
+//! step costs what the rest needs.
+
+use mae_data::{EOS, PAD, PackedBatch, UNK};
+use mae_engine::ops::decode::{Candidate, Constraints, best_continuations};
+use mae_engine::{Ids, Segments, Tape, Tensor};
+use mae_model::attention::Pass;
+use mae_model::{DecoderState, ExpertMode, Translator};
+
+use crate::hypothesis::{Hypothesis, Live};
+use crate::options::SearchOptions;
+
+/// Translates the sources of a batch (its targets are not looked at): for each sentence, in batch order, up to
+/// `nbest` hypotheses, the best first.
+///
+/// The result for a sentence does not depend on the others in the batch. A sentence has no hypothesis at all only if
+/// the model's outputs are not numbers, as of a model whose training blew up.
+///
+/// # Panics
+///
+/// With options that [`SearchOptions::check`] refuses, and with [`ExpertMode::Sample`]: experts are drawn in training
+/// only.
+pub fn search(
+    model: &Translator,
+    batch: &PackedBatch,
+    options: &SearchOptions,
+    mode: &ExpertMode,
+) -> Vec<Vec<Hypothesis>> {
+    if let Err(invalid) = options.check() {
+        panic!("{invalid}");
+    }
+    let mut results = vec![Vec::new(); batch.sentences()];
+    if results.is_empty() {
+        return results;
+    }
+    let mut sentences: Vec<Sentence> = (0..batch.sentences())
+        .map(|place| {
+            let source = batch.src_sentence(place).len();
+            Sentence::new(place, options.max_len(source, model.config().max_positions))
+        })
+        .collect();
+    let mut state = start(model, batch, mode);
+    while !sentences.is_empty() {
+        let step = state.steps();
+        let live = || sentences.iter().flat_map(|sentence| &sentence.live);
+        let tokens: Vec<u32> = live().map(Live::last).collect();
+        let scores: Vec<f32> = live().map(|hypothesis| hypothesis.cumulative).collect();
+        let logits = model.step(&mut state, &tokens, mode);
+        let candidates = candidates(model, &logits, &scores, &sentences, step, options);
+        let (mut parents, mut first_row) = (Vec::new(), 0);
+        for (sentence, candidates) in sentences.iter_mut().zip(candidates) {
+            let rows = sentence.live.len();
+            sentence.advance(&candidates, first_row, options, &mut parents);
+            first_row += rows;
+        }
+        sentences.retain_mut(|sentence| {
+            let done = sentence.live.is_empty();
+            if done {
+                results[sentence.place] = sentence.ranked(options.nbest);
+            }
+            !done
+        });
+        model.reorder(&mut state, &parents);
+    }
+    results
+}
+
+/// Encodes the sources; one row per sentence before the first step, where all hypotheses would be the same.
+fn start(model: &Translator, batch: &PackedBatch, mode: &ExpertMode) -> DecoderState {
+    let device = model.params().device();
+    let mut tape = Tape::evaluation(model.params());
+    let mut pass = Pass { tape: &mut tape, mode, probe: None };
+    let source = Ids::from_host(device, &batch.src);
+    let memory = model.encode(&mut pass, &source, &Segments::from_host(device, &batch.src_starts));
+    let sentences: Vec<u32> = (0..batch.sentences() as u32).collect();
+    model.start(&memory, &sentences, mode)
+}
+
+/// The ranked continuations of each sentence after `step` tokens.
+fn candidates(
+    model: &Translator,
+    logits: &Tensor,
+    scores: &[f32],
+    sentences: &[Sentence],
+    step: usize,
+    options: &SearchOptions,
+) -> Vec<Vec<Candidate>> {
+    let (mut going_on, mut at_limit, mut first_row) = (Vec::new(), Vec::new(), 0);
+    for sentence in sentences {
+        let rows = first_row..first_row + sentence.live.len();
+        first_row = rows.end;
+        if step < sentence.max_len { going_on.push(rows) } else { at_limit.push(rows) }
+    }
+    let mut forbidden = vec![PAD];
+    if step < options.min_len {
+        forbidden.push(EOS);
+    }
+    let penalties = if options.unkpen == 0.0 { Vec::new() } else { vec![(UNK, options.unkpen)] };
+    let constraints = Constraints { forbidden, penalties };
+    let mut open = best_continuations(logits, scores, &going_on, 2 * options.beam, &constraints).into_iter();
+    let mut closed = endings(model, logits, scores, &at_limit).into_iter();
+    let of = |sentence: &Sentence| if step < sentence.max_len { open.next() } else { closed.next() };
+    sentences.iter().map(of).map(Option::unwrap_or_default).collect()
+}
+
+/// For each group of rows, all its hypotheses closed with the end mark, ranked.
+fn endings(
+    model: &Translator,
+    logits: &Tensor,
+    scores: &[f32],
+    groups: &[std::ops::Range<usize>],
+) -> Vec<Vec<Candidate>> {
+    let end = |row: u32, logits: &[f32]| {
+        let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|&v| f64::from(v - highest).exp()).sum();
+        let log_prob = f64::from(logits[EOS as usize] - highest) - sum.ln();
+        Candidate { score: scores[row as usize] + log_prob as f32, row, token: EOS }
+    };
+    let close = |group: &std::ops::Range<usize>| {
+        let rows: Vec<u32> = group.clone().map(|row| row as u32).collect();
+        let mut tape = Tape::evaluation(model.params());
+        let logits = tape.gather(logits, &Ids::from_host(model.params().device(), &rows));
+        let values = logits.to_host();
+        let each = rows.iter().zip(values.chunks_exact(logits.cols()));
+        let mut ends: Vec<Candidate> = each.map(|(&row, values)| end(row, values)).collect();
+        ends.retain(|candidate| candidate.score.is_finite());
+        ends.sort_by(|a, b| b.score.total_cmp(&a.score));
+        ends
+    };
+    groups.iter().map(close).collect()
+}
+
+/// The search for one sentence's translation.
+struct Sentence {
+    /// Which sentence of the batch.
+    place: usize,
+    max_len: usize,
+    /// Best first; none when the search is over.
+    live: Vec<Live>,
+    /// In the order they were found.
+    finished: Vec<Hypothesis>,
+}
+
+impl Sentence {
+    fn new(place: usize, max_len: usize) -> Self {
+        Self { place, max_len, live: vec![Live::default()], finished: Vec::new() }
+    }
+
+    /// Takes a step: finishes hypotheses and chooses who lives on, whose rows are added to `parents`. `first_row` is
+    /// the row of the first live hypothesis.
+    fn advance(
+        &mut self,
+        candidates: &[Candidate],
+        first_row: usize,
+        options: &SearchOptions,
+        parents: &mut Vec<u32>,
+    ) {
+        let extended = |candidate: &Candidate| self.live[candidate.row as usize - first_row].with(candidate);
+        let ends = |candidate: &&Candidate| candidate.token == EOS;
+        let room = options.beam - self.finished.len();
+        let ending = candidates.iter().take(options.beam).filter(ends).take(room);
+        let finished: Vec<Hypothesis> = ending.map(|end| extended(end).finish(options)).collect();
+        let mut live = Vec::new();
+        if finished.len() < room {
+            let living = candidates.iter().filter(|candidate| candidate.token != EOS).take(options.beam);
+            for candidate in living {
+                live.push(extended(candidate));
+                parents.push(candidate.row);
+            }
+        }
+        self.live = live;
+        self.finished.extend(finished);
+    }
+
+    /// The best finished hypotheses; of equal ones the earlier found.
+    fn ranked(&mut self, count: usize) -> Vec<Hypothesis> {
+        let mut all = std::mem::take(&mut self.finished);
+        all.sort_by(|a, b| b.score.total_cmp(&a.score));
+        all.truncate(count);
+        all
+    }
+}

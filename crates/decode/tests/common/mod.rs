@@ -1,0 +1,129 @@
+//! What the tests share: tiny random models of every system, random sources, and full passes.
+#![allow(dead_code, reason = "not every test uses all of it")]
+
+use mae_data::{EOS, MemoryDataset, PackedBatch};
+use mae_engine::{Device, Rng, Tape};
+use mae_model::attention::Pass;
+use mae_model::config::{CrossGate, DecoderGate, Mixture, NormOrder, Sharing, System};
+use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator};
+
+/// Types of the source and target vocabulary: few, so that beams meet the end mark early.
+pub const TYPES: [usize; 2] = [17, 13];
+
+/// A small model configuration.
+pub fn config(system: System) -> ModelConfig {
+    ModelConfig {
+        arch: "test".into(),
+        encoder_layers: 2,
+        decoder_layers: 2,
+        encoder_embed_dim: 12,
+        encoder_ffn_embed_dim: 10,
+        encoder_attention_heads: 3,
+        dropout: 0.3,
+        attention_dropout: 0.1,
+        activation_dropout: 0.1,
+        norm: NormOrder::Post,
+        share_embeddings: Sharing::Decoder,
+        max_positions: 64,
+        mixture: Mixture { system, dropped_heads: 1, gate_hidden: 7, ..Mixture::default() },
+    }
+}
+
+/// A model whose gates have opinions: their last layers are large and their statistics not the initial ones.
+pub fn model(config: &ModelConfig, seed: u64) -> Translator {
+    let mut model = Translator::new(config, TYPES, &Device::cpu(), seed).unwrap();
+    let names: Vec<String> = model.params().named().map(|p| p.name.to_owned()).collect();
+    for (i, name) in names.iter().filter(|name| name.contains(".gate.")).enumerate() {
+        let stream = Rng::new(seed, 1).stream(i as u32);
+        let mut values = model.params().get(name).unwrap();
+        for (j, value) in values.iter_mut().enumerate() {
+            match name {
+                name if name.ends_with("fc2.weight") => *value *= 6.0,
+                name if name.ends_with("running_mean") => *value += 0.3 * stream.normal(j as u32, 0),
+                name if name.ends_with("running_var") => *value += stream.uniform(j as u32, 0),
+                _ => {}
+            }
+        }
+        model.params_mut().set(name, &values).unwrap();
+    }
+    model
+}
+
+/// Every kind of model whose cached steps must equal full passes, by name.
+pub fn systems() -> Vec<(&'static str, ModelConfig)> {
+    let with = |system, change: fn(&mut ModelConfig)| {
+        let mut config = config(system);
+        change(&mut config);
+        config
+    };
+    vec![
+        ("base", config(System::Base)),
+        ("uniform", config(System::Uniform)),
+        ("mae, causal gates", config(System::Mae)),
+        ("mae, cross gates read the source", with(System::Mae, |c| c.mixture.cross_gate = CrossGate::Source)),
+        ("pre-norm base", with(System::Base, |c| c.norm = NormOrder::Pre)),
+        ("pre-norm mae", with(System::Mae, |c| c.norm = NormOrder::Pre)),
+        ("mae, two heads out, nothing shared", {
+            with(System::Mae, |c| {
+                c.mixture.dropped_heads = 2;
+                c.share_embeddings = Sharing::None;
+            })
+        }),
+    ]
+}
+
+/// The same model with other decoder gates.
+pub fn with_gates(model: &Translator, gates: DecoderGate) -> Translator {
+    let mut config = model.config().clone();
+    config.mixture.decoder_gate = gates;
+    let mut twin = Translator::zeroed(&config, TYPES, &Device::cpu()).unwrap();
+    let names: Vec<String> = model.params().named().map(|p| p.name.to_owned()).collect();
+    for name in names {
+        let values = model.params().get(&name).unwrap();
+        twin.params_mut().set(&name, &values).unwrap();
+    }
+    twin
+}
+
+/// Random sources with these lengths, the end mark counted.
+pub fn sources(lengths: &[usize], seed: u64) -> PackedBatch {
+    let stream = Rng::new(seed, 2).stream(0);
+    let sentence = |(i, &length): (usize, &usize)| {
+        let word = |j: usize| 4 + (stream.uniform(i as u32, j as u32) * (TYPES[0] - 4) as f32) as u32;
+        (0..length - 1).map(word).chain([EOS]).collect::<Vec<u32>>()
+    };
+    let data: MemoryDataset = lengths.iter().enumerate().map(sentence).collect();
+    let ids: Vec<u32> = (0..lengths.len() as u32).collect();
+    PackedBatch::from_sources(&data.into(), &ids)
+}
+
+/// One sentence of a batch, alone.
+pub fn alone(batch: &PackedBatch, place: usize) -> PackedBatch {
+    let data: MemoryDataset = [batch.src_sentence(place)].into_iter().collect();
+    PackedBatch::from_sources(&data.into(), &[0])
+}
+
+/// Logits after every token of `previous` (which begins with the end mark), by one full pass: `[length, V]`.
+pub fn full_pass(model: &Translator, source: &[u32], previous: &[u32]) -> Vec<Vec<f32>> {
+    let batch = PackedBatch {
+        src: source.to_vec(),
+        src_starts: vec![0, source.len() as u32],
+        prev: previous.to_vec(),
+        tgt: vec![EOS; previous.len()],
+        tgt_starts: vec![0, previous.len() as u32],
+        ids: vec![0],
+    };
+    let batch = DeviceBatch::new(&Device::cpu(), &batch);
+    let mut tape = Tape::evaluation(model.params());
+    let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
+    let features = model.features(&mut pass, &batch);
+    let logits = model.logits(&mut tape, &features);
+    logits.to_host().chunks_exact(logits.cols()).map(<[f32]>::to_vec).collect()
+}
+
+/// ln softmax in f64.
+pub fn log_softmax(logits: &[f32]) -> Vec<f64> {
+    let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&v| f64::from(v - highest).exp()).sum();
+    logits.iter().map(|&v| f64::from(v - highest) - sum.ln()).collect()
+}

@@ -1,0 +1,213 @@
+//! The search against a slow one that is written down from fairseq's rules, one full pass per hypothesis and step.
+
+mod common;
+
+use common::{alone, config, full_pass, log_softmax, model, sources, systems, with_gates};
+use mae_data::{EOS, PAD, UNK};
+use mae_decode::{Hypothesis, SearchOptions, search};
+use mae_model::config::{CrossGate, DecoderGate, System};
+use mae_model::{ExpertMode, Translator};
+
+struct Found {
+    tokens: Vec<u32>,
+    positional: Vec<f64>,
+    score: f64,
+}
+
+/// fairseq v0.9's `SequenceGenerator._generate` for one sentence, step by step as it is written there.
+fn slow_search(model: &Translator, source: &[u32], options: &SearchOptions) -> Vec<Found> {
+    let limit = ((options.max_len_a * source.len() as f32) as usize + options.max_len_b)
+        .min(model.config().max_positions - 1);
+    let mut beams: Vec<(Vec<u32>, Vec<f64>)> = vec![(vec![EOS], vec![])];
+    let mut finalised: Vec<Found> = Vec::new();
+    for step in 0..=limit {
+        let mut candidates = Vec::new();
+        for (b, (tokens, cumulative)) in beams.iter().enumerate() {
+            let mut lprobs = log_softmax(full_pass(model, source, tokens).last().unwrap());
+            lprobs[PAD as usize] = f64::NEG_INFINITY;
+            lprobs[UNK as usize] -= f64::from(options.unkpen);
+            if step >= limit {
+                for (token, lprob) in lprobs.iter_mut().enumerate() {
+                    if token as u32 != EOS {
+                        *lprob = f64::NEG_INFINITY;
+                    }
+                }
+            } else if step < options.min_len {
+                lprobs[EOS as usize] = f64::NEG_INFINITY;
+            }
+            let before = cumulative.last().copied().unwrap_or(0.0);
+            candidates.extend(lprobs.iter().enumerate().map(|(token, p)| (before + p, b, token as u32)));
+        }
+        candidates.retain(|(score, _, _)| score.is_finite());
+        candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
+        candidates.truncate(2 * options.beam);
+        let extend = |&(score, b, token): &(f64, usize, u32)| {
+            let (mut tokens, mut cumulative) = beams[b].clone();
+            tokens.push(token);
+            cumulative.push(score);
+            (tokens, cumulative)
+        };
+        for candidate in candidates.iter().take(options.beam).filter(|c| c.2 == EOS) {
+            let (tokens, cumulative) = extend(candidate);
+            if finalised.len() < options.beam {
+                let length = (tokens.len() - 1) as f64;
+                let norm = if options.normalise { length.powf(f64::from(options.lenpen)) } else { 1.0 };
+                let mut positional = cumulative.clone();
+                (1..positional.len()).rev().for_each(|i| positional[i] -= cumulative[i - 1]);
+                finalised.push(Found { tokens: tokens[1..].to_vec(), positional, score: candidate.0 / norm });
+            }
+        }
+        if finalised.len() == options.beam || step == limit {
+            break;
+        }
+        beams = candidates.iter().filter(|c| c.2 != EOS).take(options.beam).map(extend).collect();
+    }
+    finalised.sort_by(|a, b| b.score.total_cmp(&a.score));
+    finalised.truncate(options.nbest);
+    finalised
+}
+
+fn assert_same(what: &str, got: &[Hypothesis], want: &[Found]) {
+    assert_eq!(got.len(), want.len(), "{what}: number of hypotheses");
+    for (rank, (got, want)) in got.iter().zip(want).enumerate() {
+        assert_eq!(got.tokens, want.tokens, "{what}: tokens of hypothesis {rank}");
+        let close = |a: f32, b: f64| (f64::from(a) - b).abs() < 1e-4;
+        assert!(close(got.score, want.score), "{what}: score {rank} is {}, not {}", got.score, want.score);
+        assert_eq!(got.positional.len(), want.positional.len());
+        for (a, b) in got.positional.iter().zip(&want.positional) {
+            assert!(close(*a, *b), "{what}: positional score {a}, not {b}");
+        }
+    }
+}
+
+/// Option sets that bring out every rule.
+fn option_sets() -> Vec<(&'static str, SearchOptions)> {
+    let short = SearchOptions { max_len_b: 9, ..SearchOptions::default() };
+    vec![
+        ("greedy", SearchOptions { beam: 1, ..short.clone() }),
+        ("beam 4, all", SearchOptions { beam: 4, nbest: 4, ..short.clone() }),
+        ("short is cheap", SearchOptions { beam: 3, nbest: 3, lenpen: 0.0, ..short.clone() }),
+        ("long is good", SearchOptions { beam: 3, nbest: 2, lenpen: 2.0, ..short.clone() }),
+        ("raw scores", SearchOptions { beam: 3, nbest: 3, normalise: false, ..short.clone() }),
+        ("no unknowns", SearchOptions { beam: 3, nbest: 3, unkpen: 50.0, ..short.clone() }),
+        ("many unknowns", SearchOptions { beam: 2, nbest: 2, unkpen: -4.0, ..short.clone() }),
+        ("at least five", SearchOptions { beam: 3, nbest: 3, min_len: 5, ..short.clone() }),
+        ("empty allowed", SearchOptions { beam: 3, nbest: 3, min_len: 0, ..short.clone() }),
+        (
+            "by source length",
+            SearchOptions { beam: 3, nbest: 3, max_len_a: 0.5, max_len_b: 1, ..short.clone() },
+        ),
+        ("cut at two", SearchOptions { beam: 4, nbest: 4, max_len_b: 2, ..short.clone() }),
+        ("beam above the types", SearchOptions { beam: 20, nbest: 20, max_len_b: 3, ..short }),
+    ]
+}
+
+fn check(
+    name: &str,
+    model: &Translator,
+    slow_model: &Translator,
+    options: &[(&str, SearchOptions)],
+    seed: u64,
+) {
+    let batch = sources(&[5, 1, 9, 2, 13], seed);
+    for (set, options) in options {
+        let together = search(model, &batch, options, &ExpertMode::Mix);
+        for (place, got) in together.iter().enumerate() {
+            let what = format!("{name}, {set}, seed {seed}, sentence {place}");
+            assert_same(&what, got, &slow_search(slow_model, batch.src_sentence(place), options));
+            let single = search(model, &alone(&batch, place), options, &ExpertMode::Mix);
+            assert_eq!(single.len(), 1);
+            assert_eq!(single[0].len(), got.len(), "{what}: alone");
+            for (a, b) in single[0].iter().zip(got) {
+                assert_eq!(a.tokens, b.tokens, "{what}: alone");
+                assert!((a.score - b.score).abs() < 1e-4, "{what}: alone");
+            }
+        }
+    }
+}
+
+/// Every system, several sentences of different lengths at once.
+#[test]
+fn search_equals_the_slow_search() {
+    for (name, config) in systems() {
+        for seed in [1, 2] {
+            let model = model(&config, seed);
+            check(name, &model, &model, &option_sets()[1..2], seed);
+        }
+    }
+}
+
+/// Every rule, on one gated model and one plain one.
+#[test]
+fn every_option_follows_fairseq() {
+    for system in [System::Base, System::Mae] {
+        let model = model(&config(system), 3);
+        check("options", &model, &model, &option_sets(), 3);
+    }
+}
+
+/// A gate over the whole target sees, while decoding, the mean of what is there: gates of earlier positions stay as they
+/// were. That is word for word what a causal gate does, so such a model decodes as its causal twin; no full pass of its
+/// own gives these numbers, except where nothing gated feeds a later gate (next test).
+#[test]
+fn whole_gates_decode_as_causal_ones() {
+    let model = model(&config(System::Mae), 4);
+    let whole = with_gates(&model, DecoderGate::Whole);
+    check("whole gates", &whole, &model, &option_sets()[1..2], 4);
+}
+
+/// One decoder layer whose cross gates read the source: the full pass over a prefix has the same gate at its last position.
+#[test]
+fn whole_gates_of_one_layer_equal_the_full_pass() {
+    let mut config = config(System::Mae);
+    config.decoder_layers = 1;
+    config.mixture.cross_gate = CrossGate::Source;
+    config.mixture.decoder_gate = DecoderGate::Whole;
+    let model = model(&config, 5);
+    check("whole gates, one layer", &model, &model, &option_sets()[1..2], 5);
+}
+
+#[test]
+fn a_sentence_stops_with_a_full_beam_or_at_the_limit() {
+    let model = model(&config(System::Mae), 6);
+    let batch = sources(&[4, 7, 2, 11], 6);
+    for beam in [1, 2, 5] {
+        let options = SearchOptions { beam, nbest: beam, max_len_b: 6, ..SearchOptions::default() };
+        for found in search(&model, &batch, &options, &ExpertMode::Mix) {
+            assert_eq!(found.len(), beam, "every sentence ends with a full beam here");
+            assert!(found.is_sorted_by(|a, b| a.score >= b.score), "best first");
+            for hypothesis in &found {
+                let (end, words) = hypothesis.tokens.split_last().unwrap();
+                assert_eq!(*end, EOS);
+                assert!((1..=6).contains(&words.len()) && !words.contains(&EOS) && !words.contains(&PAD));
+                let sum: f32 = hypothesis.positional.iter().sum();
+                let score = sum / hypothesis.tokens.len() as f32;
+                assert!((score - hypothesis.score).abs() < 1e-5, "lenpen 1 is the mean");
+            }
+        }
+    }
+}
+
+#[test]
+fn fewer_of_the_best_are_the_first_of_more() {
+    let model = model(&config(System::Uniform), 7);
+    let batch = sources(&[6, 3], 7);
+    let of = |nbest| {
+        let options = SearchOptions { nbest, max_len_b: 8, ..SearchOptions::default() };
+        search(&model, &batch, &options, &ExpertMode::Mix)
+    };
+    for (one, five) in of(1).iter().zip(&of(5)) {
+        assert_eq!(one[..], five[..1]);
+    }
+    assert!(search(&model, &sources(&[], 1), &SearchOptions::default(), &ExpertMode::Mix).is_empty());
+}
+
+/// A model of numbers that are none gives no hypotheses, and does not run on or panic.
+#[test]
+fn a_model_that_blew_up_finds_nothing() {
+    let mut model = model(&config(System::Base), 8);
+    let name = "decoder.layers.1.fc2.bias";
+    model.params_mut().set(name, &[f32::NAN; 12]).unwrap();
+    let found = search(&model, &sources(&[3], 8), &SearchOptions::default(), &ExpertMode::Mix);
+    assert_eq!(found, [vec![]]);
+}

@@ -1,0 +1,97 @@
+//! Cached steps against full passes, and scores of references.
+
+mod common;
+
+use common::{TYPES, config, full_pass, log_softmax, model, sources, systems, with_gates};
+use mae_data::{EOS, MemoryDataset, PackedBatch};
+use mae_decode::score_references;
+use mae_engine::{Device, Ids, Rng, Segments, Tape};
+use mae_model::attention::Pass;
+use mae_model::config::{DecoderGate, System};
+use mae_model::{ExpertMode, Translator};
+
+fn close(what: &str, got: &[f32], want: &[f32]) {
+    for (a, b) in got.iter().zip(want) {
+        assert!((a - b).abs() < 1e-4, "{what}: {a}, the full pass says {b}");
+    }
+}
+
+/// Random tokens through `stepped`, hypotheses reordered, doubled and dropped on the way; at every step and for every
+/// hypothesis the logits must be those of a full pass of `full` over its prefix.
+fn check_steps(name: &str, stepped: &Translator, full: &Translator, seed: u64) {
+    let batch = sources(&[5, 1, 8], seed);
+    let device = Device::cpu();
+    let mut tape = Tape::evaluation(stepped.params());
+    let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
+    let rows = Segments::from_host(&device, &batch.src_starts);
+    let memory = stepped.encode(&mut pass, &Ids::from_host(&device, &batch.src), &rows);
+    let mut state = stepped.start(&memory, &[0, 1, 2], &ExpertMode::Mix);
+    // (sentence, tokens read so far)
+    let mut prefixes: Vec<(usize, Vec<u32>)> = (0..3).map(|sentence| (sentence, vec![])).collect();
+    let orders: [&[u32]; 6] =
+        [&[0, 0, 1, 2, 2], &[4, 1, 0, 2, 3], &[0, 1, 2, 3, 4], &[2, 2, 0], &[1, 2], &[1]];
+    for (step, order) in orders.iter().enumerate() {
+        let draws = Rng::new(seed, 3).stream(step as u32);
+        for (i, (_, tokens)) in prefixes.iter_mut().enumerate() {
+            let random = 4 + (draws.uniform(i as u32, 0) * (TYPES[1] - 4) as f32) as u32;
+            tokens.push(if step == 0 { EOS } else { random });
+        }
+        let newest: Vec<u32> = prefixes.iter().map(|(_, tokens)| tokens[step]).collect();
+        let logits = stepped.step(&mut state, &newest, &ExpertMode::Mix);
+        for ((sentence, tokens), got) in prefixes.iter().zip(logits.to_host().chunks_exact(TYPES[1])) {
+            let want = full_pass(full, batch.src_sentence(*sentence), tokens);
+            close(&format!("{name}, step {step}"), got, &want[step]);
+        }
+        stepped.reorder(&mut state, order);
+        prefixes = order.iter().map(|&parent| prefixes[parent as usize].clone()).collect();
+    }
+}
+
+#[test]
+fn cached_steps_equal_full_passes() {
+    for (name, config) in systems() {
+        for seed in [11, 12] {
+            let model = model(&config, seed);
+            check_steps(name, &model, &model, seed);
+        }
+    }
+}
+
+/// See `whole_gates_decode_as_causal_ones`.
+#[test]
+fn steps_of_whole_gates_equal_full_passes_of_causal_ones() {
+    let causal = model(&config(System::Mae), 13);
+    check_steps("whole gates", &with_gates(&causal, DecoderGate::Whole), &causal, 13);
+}
+
+#[test]
+fn references_score_as_full_passes_say() {
+    for (name, config) in systems() {
+        let model = model(&config, 21);
+        let side = |lengths: &[usize], seed| -> MemoryDataset {
+            let batch = sources(lengths, seed);
+            (0..lengths.len())
+                .map(|place| batch.src_sentence(place).iter().map(|id| id % 13).collect::<Vec<_>>())
+                .collect()
+        };
+        let (src, tgt) = (side(&[4, 2, 6], 1), side(&[3, 7, 1], 2));
+        let vocab = std::sync::Arc::new(mae_data::Vocab::new());
+        let data = mae_data::ParallelDataset {
+            src: src.into(),
+            tgt: tgt.into(),
+            src_vocab: vocab.clone(),
+            tgt_vocab: vocab,
+        };
+        let batch = PackedBatch::from_pairs(&data, &[0, 1, 2]);
+        let scores = score_references(&model, &batch, &ExpertMode::Mix);
+        for (place, got) in scores.iter().enumerate() {
+            let target = batch.tgt_sentence(place);
+            let previous: Vec<u32> = [EOS].iter().chain(&target[..target.len() - 1]).copied().collect();
+            let logits = full_pass(&model, batch.src_sentence(place), &previous);
+            let want: Vec<f32> =
+                logits.iter().zip(target).map(|(row, &t)| log_softmax(row)[t as usize] as f32).collect();
+            assert_eq!(got.len(), want.len());
+            close(&format!("{name}, sentence {place}"), got, &want);
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! What must hold of any model, shown on tiny random ones: the paper's parameter counts, identities between systems,
+//! independence of packing, which gradients a step touches, and files that come back bit for bit.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use mae_data::bpe::Codes;
+use mae_data::{EOS, PackedBatch, Vocab};
+use mae_engine::{Device, Gradients, GroupSet, Ids, Rng, Tape};
+use mae_model::attention::Pass;
+use mae_model::config::{CrossGate, DecoderGate, Mixture, NormOrder, SamplingUnit, Sharing, System};
+use mae_model::folder::{self, ModelFolder};
+use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator, groups};
+
+const TYPES: [usize; 2] = [19, 17];
+
+fn tiny(system: System) -> ModelConfig {
+    ModelConfig {
+        arch: "test".into(),
+        encoder_layers: 2,
+        decoder_layers: 2,
+        encoder_embed_dim: 12,
+        encoder_ffn_embed_dim: 14,
+        encoder_attention_heads: 3,
+        dropout: 0.0,
+        attention_dropout: 0.0,
+        activation_dropout: 0.0,
+        norm: NormOrder::Post,
+        share_embeddings: Sharing::Decoder,
+        max_positions: 40,
+        mixture: Mixture {
+            system,
+            dropped_heads: 1,
+            gate_hidden: 5,
+            gate_dropout: 0.0,
+            ..Mixture::default()
+        },
+    }
+}
+
+fn new(config: &ModelConfig, seed: u64) -> Translator {
+    Translator::new(config, TYPES, &Device::cpu(), seed).unwrap()
+}
+
+/// Sets each parameter whose name ends in `suffix` to what `change` makes of it.
+fn change(model: &mut Translator, suffix: &str, change: impl Fn(&mut [f32])) {
+    let all = model.params().named().map(|p| p.name.to_owned());
+    let names: Vec<String> = all.filter(|name| name.ends_with(suffix)).collect();
+    assert!(!names.is_empty(), "no parameter ends in {suffix}");
+    for name in names {
+        let mut values = model.params().get(&name).unwrap();
+        change(&mut values);
+        model.params_mut().set(&name, &values).unwrap();
+    }
+}
+
+/// Pairs of random sentences with these (source, target) lengths, end marks counted; a pair is the same wherever it
+/// stands.
+fn batch(lengths: &[(usize, usize)]) -> PackedBatch {
+    let mut batch = PackedBatch { src_starts: vec![0], tgt_starts: vec![0], ..PackedBatch::default() };
+    for &(source, target) in lengths {
+        let draws = Rng::new((100 * source + target) as u64, 0).stream(0);
+        let word = |side: usize, i: usize| {
+            4 + (draws.uniform(side as u32, i as u32) * (TYPES[side] - 4) as f32) as u32
+        };
+        batch.src.extend((1..source).map(|i| word(0, i)).chain([EOS]));
+        batch.prev.extend([EOS].into_iter().chain((1..target).map(|i| word(1, i))));
+        batch.tgt.extend((1..target).map(|i| word(1, i)).chain([EOS]));
+        batch.src_starts.push(batch.src.len() as u32);
+        batch.tgt_starts.push(batch.tgt.len() as u32);
+        batch.ids.push(batch.ids.len() as u32);
+    }
+    batch
+}
+
+const LENGTHS: [(usize, usize); 4] = [(4, 6), (1, 2), (9, 3), (3, 8)];
+
+fn logits_on(
+    model: &Translator,
+    batch: &PackedBatch,
+    mode: &ExpertMode,
+    tape: &mut Tape<'_>,
+) -> Vec<Vec<f32>> {
+    let on_device = DeviceBatch::new(&Device::cpu(), batch);
+    let mut pass = Pass { tape: &mut *tape, mode, probe: None };
+    let features = model.features(&mut pass, &on_device);
+    let values = model.logits(tape, &features).to_host();
+    let row = |row: u32| row as usize * TYPES[1];
+    batch.tgt_starts.windows(2).map(|w| values[row(w[0])..row(w[1])].to_vec()).collect()
+}
+
+/// Logits of each sentence, in evaluation.
+fn logits(model: &Translator, batch: &PackedBatch, mode: &ExpertMode) -> Vec<Vec<f32>> {
+    logits_on(model, batch, mode, &mut Tape::evaluation(model.params()))
+}
+
+fn differ_by(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).fold(0.0, |most, (a, b)| most.max((a - b).abs()))
+}
+
+fn assert_close(what: &str, a: &[Vec<f32>], b: &[Vec<f32>], tolerance: f32) {
+    for (sentence, (a, b)) in a.iter().zip(b).enumerate() {
+        let by = differ_by(a, b);
+        assert!(by <= tolerance, "{what}: sentence {sentence} differs by {by:e}");
+    }
+}
+
+/// One training pass that adds to `gradients`; gives the smoothed loss.
+fn pass(
+    model: &Translator,
+    gradients: &mut Gradients,
+    lengths: &[(usize, usize)],
+    mode: &ExpertMode,
+    free: GroupSet,
+) -> f64 {
+    let on_device = DeviceBatch::new(&Device::cpu(), &batch(lengths));
+    let mut tape = Tape::training(model.params(), gradients, free, Rng::new(1, 1));
+    let sums = model.loss(&mut Pass { tape: &mut tape, mode, probe: None }, &on_device, 0.1, 0.05);
+    tape.backward();
+    sums.smoothed()
+}
+
+#[test]
+fn parameter_counts_are_the_papers() {
+    let build = |arch: &str, system, dropped, types: [usize; 2]| {
+        let mut config = ModelConfig::arch(arch).unwrap();
+        config.mixture = Mixture { system, dropped_heads: dropped, ..Mixture::default() };
+        config.share_embeddings = if types[0] == types[1] { Sharing::All } else { Sharing::Decoder };
+        Translator::zeroed(&config, types, &Device::cpu()).unwrap()
+    };
+    let (wmt, iwslt) = ("transformer_wmt_en_de", "transformer_iwslt_de_en");
+    assert_eq!(build(wmt, System::Base, 1, [32_768; 2]).size(), 60_915_712);
+    assert_eq!(build(wmt, System::Uniform, 1, [32_768; 2]).size(), 60_915_712);
+    assert_eq!(build(wmt, System::Mae, 2, [32_768; 2]).size(), 63_427_576);
+    assert_eq!(build(iwslt, System::Base, 1, [8_848, 6_632]).size(), 39_469_056);
+    assert_eq!(build(iwslt, System::Mae, 1, [8_848, 6_632]).size(), 41_888_400);
+    let mae = build(wmt, System::Mae, 1, [32_768; 2]);
+    assert_eq!(mae.size(), 63_335_056);
+    assert_eq!(mae.params().count(groups::gates()), 2_419_344);
+    let head = GroupSet::of(&[groups::GATE, groups::ATTENTION_OUTPUT]);
+    assert_eq!(mae.params().count(head), 7_147_152);
+}
+
+#[test]
+fn uniform_gates_are_plain_attention() {
+    for norm in [NormOrder::Post, NormOrder::Pre] {
+        for dropped in [1, 2] {
+            let with = |system| {
+                let mut config = ModelConfig { norm, ..tiny(system) };
+                config.mixture.dropped_heads = dropped;
+                new(&config, 1)
+            };
+            let (base, mut mae) = (with(System::Base), with(System::Mae));
+            assert!(
+                differ_by(
+                    &logits(&base, &batch(&LENGTHS), &ExpertMode::Mix)[0],
+                    &logits(&mae, &batch(&LENGTHS), &ExpertMode::Mix)[0]
+                ) > 1e-3,
+                "gates that are not uniform make a difference"
+            );
+            change(&mut mae, "gate.fc2.weight", |values| values.fill(0.0));
+            change(&mut mae, "gate.fc2.bias", |values| values.fill(0.0));
+            let plain = logits(&base, &batch(&LENGTHS), &ExpertMode::Mix);
+            assert_close("mae", &logits(&mae, &batch(&LENGTHS), &ExpertMode::Mix), &plain, 1e-5);
+            let uniform = with(System::Uniform);
+            assert_close("uniform", &logits(&uniform, &batch(&LENGTHS), &ExpertMode::Mix), &plain, 1e-5);
+        }
+    }
+}
+
+/// Expert e as a model of its own: BASE whose output projections do not read the heads left out, and the others scaled.
+#[test]
+fn one_expert_is_a_model_without_its_heads() {
+    for dropped in [1, 2] {
+        let mut config = tiny(System::Mae);
+        config.mixture.dropped_heads = dropped;
+        let (width, heads) = (config.encoder_embed_dim, config.encoder_attention_heads);
+        for (expert, left_out) in config.experts().left_out().into_iter().enumerate() {
+            let mut by_hand = new(&tiny(System::Base), 2);
+            change(&mut by_hand, "out_proj.weight", |values| {
+                for (i, value) in values.iter_mut().enumerate() {
+                    let head = i % width / (width / heads);
+                    let kept = heads as f32 / (heads - dropped) as f32;
+                    *value *= if left_out.contains(&head) { 0.0 } else { kept };
+                }
+            });
+            let want = logits(&by_hand, &batch(&LENGTHS), &ExpertMode::Mix);
+            let mut mae = new(&config, 2);
+            let fixed = ExpertMode::Fixed(expert as u32);
+            assert_close("fixed", &logits(&mae, &batch(&LENGTHS), &fixed), &want, 1e-5);
+            // The same by a gate that is sure.
+            change(&mut mae, "gate.fc2.weight", |values| values.fill(0.0));
+            change(&mut mae, "gate.fc2.bias", |values| {
+                values.fill(0.0);
+                values[expert] = 100.0;
+            });
+            assert_close("one-hot gate", &logits(&mae, &batch(&LENGTHS), &ExpertMode::Mix), &want, 1e-5);
+            assert_close("argmax", &logits(&mae, &batch(&LENGTHS), &ExpertMode::Argmax), &want, 1e-5);
+        }
+    }
+}
+
+#[test]
+fn packing_order_changes_nothing() {
+    let mut configs = vec![tiny(System::Base), tiny(System::Uniform), tiny(System::Mae)];
+    configs.push(ModelConfig {
+        norm: NormOrder::Pre,
+        share_embeddings: Sharing::None,
+        ..tiny(System::Nobcd)
+    });
+    let mut other_gates = tiny(System::Mae);
+    other_gates.mixture.decoder_gate = DecoderGate::Whole;
+    other_gates.mixture.cross_gate = CrossGate::Source;
+    configs.push(other_gates);
+    for config in configs {
+        let model = new(&config, 3);
+        let together = logits(&model, &batch(&LENGTHS), &ExpertMode::Mix);
+        let order = [2, 0, 3, 1];
+        let permuted = logits(&model, &batch(&order.map(|i| LENGTHS[i])), &ExpertMode::Mix);
+        assert_close("permuted", &permuted, &order.map(|i| together[i].clone()), 1e-5);
+        for (i, &pair) in LENGTHS.iter().enumerate() {
+            let alone = logits(&model, &batch(&[pair]), &ExpertMode::Mix);
+            assert_close("alone", &alone, &together[i..=i], 1e-5);
+        }
+    }
+}
+
+#[test]
+fn gradients_of_two_halves_add_up_to_the_whole() {
+    let model = new(&tiny(System::Base), 4);
+    let (mut whole, mut halves) = (model.params().gradients(), model.params().gradients());
+    let mode = ExpertMode::Mix;
+    let loss = pass(&model, &mut whole, &LENGTHS, &mode, groups::trained());
+    let parts: f64 =
+        LENGTHS.chunks(2).map(|half| pass(&model, &mut halves, half, &mode, groups::trained())).sum();
+    assert!((loss - parts).abs() < 1e-4, "{loss} {parts}");
+    for parameter in model.params().named() {
+        let get = |gradients: &Gradients| gradients.get(model.params(), parameter.name).unwrap().unwrap();
+        let by = differ_by(&get(&whole), &get(&halves));
+        assert!(by < 1e-5, "{}: gradients differ by {by:e}", parameter.name);
+    }
+}
+
+#[test]
+fn a_step_touches_its_own_gradients_only() {
+    let model = new(&tiny(System::Mae), 5);
+    let steps = [(groups::gates(), ExpertMode::Mix), (groups::all_but_gates(), ExpertMode::Sample)];
+    for (free, mode) in steps {
+        let mut gradients = model.params().gradients();
+        pass(&model, &mut gradients, &LENGTHS, &mode, free);
+        gradients.check_complete(free).unwrap();
+        for parameter in model.params().named() {
+            let got = gradients.get(model.params(), parameter.name).unwrap();
+            assert_eq!(got.is_some(), free.contains(parameter.group), "{}", parameter.name);
+            if let Some(got) = got.filter(|_| !parameter.name.ends_with("k_proj.bias")) {
+                assert!(got.iter().any(|g| *g != 0.0), "{} has a gradient of zeros", parameter.name);
+            }
+        }
+    }
+}
+
+/// The largest entries of every parameter's gradient against central differences of the loss.
+#[test]
+fn pre_norm_gradients_match_finite_differences() {
+    for system in [System::Base, System::Mae] {
+        let mut model = new(&ModelConfig { norm: NormOrder::Pre, ..tiny(system) }, 6);
+        let mut gradients = model.params().gradients();
+        pass(&model, &mut gradients, &LENGTHS, &ExpertMode::Mix, groups::trained());
+        let trained = |p: &mae_engine::params::Named<'_>| groups::trained().contains(p.group);
+        let names: Vec<String> = model.params().named().filter(trained).map(|p| p.name.to_owned()).collect();
+        assert!(names.iter().any(|name| name == "decoder.layer_norm.weight"));
+        for name in names.iter().filter(|name| !name.ends_with("k_proj.bias")) {
+            let gradient = gradients.get(model.params(), name).unwrap().unwrap();
+            let at =
+                (0..gradient.len()).max_by(|a, b| gradient[*a].abs().total_cmp(&gradient[*b].abs())).unwrap();
+            let original = model.params().get(name).unwrap();
+            let mut moved = |by: f32| {
+                let mut values = original.clone();
+                values[at] += by;
+                model.params_mut().set(name, &values).unwrap();
+                let mut none = model.params().gradients();
+                0.05 * pass(&model, &mut none, &LENGTHS, &ExpertMode::Mix, GroupSet::NONE)
+            };
+            let (want, got) = ((moved(2e-3) - moved(-2e-3)) / 4e-3, f64::from(gradient[at]));
+            model.params_mut().set(name, &original).unwrap();
+            assert!(
+                (got - want).abs() < 0.02 * want.abs() + 1e-3,
+                "d{name}[{at}] is {got}, differences give {want}"
+            );
+        }
+    }
+}
+
+/// One draw per sentence: every sentence looks as if one expert had been given to each attention. One draw per row:
+/// none does.
+#[test]
+fn sampling_units_share_draws() {
+    let mut config = tiny(System::Uniform);
+    (config.encoder_layers, config.decoder_layers) = (1, 1);
+    let lengths = [(5, 11), (3, 12)];
+    let batch = batch(&lengths);
+    let device = Device::cpu();
+    let given: Vec<Vec<Vec<f32>>> = (0..27u32)
+        .map(|code| {
+            let draws = [
+                ("encoder.layers.0.self_attn", code / 9, lengths.len()),
+                ("decoder.layers.0.self_attn", code / 3 % 3, batch.tgt.len()),
+                ("decoder.layers.0.encoder_attn", code % 3, batch.tgt.len()),
+            ];
+            let draws: BTreeMap<String, Ids> =
+                draws.map(|(name, e, rows)| (name.into(), Ids::from_host(&device, &vec![e; rows]))).into();
+            logits(&new(&config, 7), &batch, &ExpertMode::Given(draws))
+        })
+        .collect();
+    for unit in [SamplingUnit::Sentence, SamplingUnit::Row] {
+        config.mixture.sampling_unit = unit;
+        let model = new(&config, 7);
+        let mut gradients = model.params().gradients();
+        for update in 0..5 {
+            let rng = Rng::new(1, update);
+            let mut tape = Tape::training(model.params(), &mut gradients, GroupSet::NONE, rng);
+            let drawn = logits_on(&model, &batch, &ExpertMode::Sample, &mut tape);
+            for (sentence, drawn) in drawn.iter().enumerate() {
+                let shared = given.iter().any(|given| differ_by(&given[sentence], drawn) < 1e-5);
+                assert_eq!(shared, unit == SamplingUnit::Sentence, "{unit:?}, sentence {sentence}");
+            }
+        }
+    }
+}
+
+fn vocab(types: usize) -> Arc<Vocab> {
+    let words = (4..types).map(|i| (format!("w{i}"), 1));
+    Arc::new(Vocab::from_counts(
+        words,
+        mae_data::vocab::VocabOptions { padding_factor: 1, ..Default::default() },
+    ))
+}
+
+fn folder_of(model: Translator) -> ModelFolder {
+    let codes = Codes { merges: vec![("a".into(), "b</w>".into())], ..Codes::default() };
+    ModelFolder { model, source: vocab(TYPES[0]), target: vocab(TYPES[1]), codes: Some(codes) }
+}
+
+#[test]
+fn a_folder_comes_back_bit_for_bit() {
+    for config in [
+        tiny(System::Mae),
+        ModelConfig { norm: NormOrder::Pre, share_embeddings: Sharing::None, ..tiny(System::Base) },
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let before = folder_of(new(&config, 8));
+        before.save(place.path()).unwrap();
+        let after = ModelFolder::load(place.path(), &Device::cpu()).unwrap();
+        assert_eq!(after.model.config(), &config);
+        assert_eq!((after.source, after.target, after.codes), (before.source, before.target, before.codes));
+        for parameter in before.model.params().named() {
+            let bits = |model: &Translator| {
+                model.params().get(parameter.name).unwrap().iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+            };
+            assert_eq!(bits(&after.model), bits(&before.model), "{}", parameter.name);
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_does_not_fit_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let model = new(&tiny(System::Mae), 9);
+    let mut tensors: Vec<(String, Vec<usize>, Vec<f32>)> = model
+        .params()
+        .named()
+        .map(|p| (p.name.to_owned(), p.shape.to_vec(), model.params().get(p.name).unwrap()))
+        .collect();
+    folder_of(model).save(place.path()).unwrap();
+    let refused = |place: &Path| match ModelFolder::load(place, &Device::cpu()) {
+        Ok(_) => panic!("the folder was accepted"),
+        Err(error) => error.to_string(),
+    };
+    let missing = tensors.iter().position(|(name, ..)| name.ends_with("1.self_attn.gate.fc2.bias")).unwrap();
+    tensors.remove(missing);
+    let turned = tensors.iter_mut().find(|(name, ..)| name == "decoder.layers.0.fc1.weight").unwrap();
+    turned.1 = vec![12, 14];
+    tensors.push(("decoder.extra".into(), vec![1], vec![0.0]));
+    folder::write_tensors(&place.path().join(folder::WEIGHTS), &tensors, BTreeMap::new()).unwrap();
+    let error = refused(place.path());
+    for part in [
+        "`encoder.layers.1.self_attn.gate.fc2.bias` is missing; expected shape [3]",
+        "`decoder.layers.0.fc1.weight` has shape [12, 14]; expected [14, 12]",
+        "`decoder.extra` is not a parameter of this model",
+    ] {
+        assert!(error.contains(part), "{error}");
+    }
+    std::fs::write(place.path().join(folder::WEIGHTS), b"not weights").unwrap();
+    assert!(refused(place.path()).contains("not a safetensors file"));
+    std::fs::remove_file(place.path().join(folder::CONFIG)).unwrap();
+    assert!(refused(place.path()).contains(folder::CONFIG));
+}
