@@ -11,9 +11,22 @@ macro_rules! recipes {
 }
 
 recipes![
-    "iwslt14-base", "iwslt14-nobcd", "iwslt14-uni-mae7", "iwslt14-uni-mae6", "iwslt14-mae7", "iwslt14-mae6",
-    "wmt14-base", "wmt14-nobcd", "wmt14-uni-mae7", "wmt14-uni-mae6", "wmt14-mae7", "wmt14-mae6",
-    "wmt14-big-base", "wmt14-big-mae15", "multi30k-base", "multi30k-mae7",
+    "iwslt14-base",
+    "iwslt14-nobcd",
+    "iwslt14-uni-mae7",
+    "iwslt14-uni-mae6",
+    "iwslt14-mae7",
+    "iwslt14-mae6",
+    "wmt14-base",
+    "wmt14-nobcd",
+    "wmt14-uni-mae7",
+    "wmt14-uni-mae6",
+    "wmt14-mae7",
+    "wmt14-mae6",
+    "wmt14-big-base",
+    "wmt14-big-mae15",
+    "multi30k-base",
+    "multi30k-mae7",
 ];
 
 /// The tables of a recipe, bottom first: what it extends, then itself. `name` is one of ours or a file.
@@ -21,8 +34,12 @@ pub fn layers(name: &str) -> Result<Vec<Table>> {
     let builtin = RECIPES.iter().find(|(known, _)| *known == name).map(|(_, text)| (*text).to_owned());
     let text = match builtin {
         Some(text) => text,
-        None if name.ends_with(".toml") => std::fs::read_to_string(name).with_context(|| format!("recipe {name}"))?,
-        None => bail!("no recipe is called `{name}`; there are: {}; or give a .toml file", names().join(", ")),
+        None if name.ends_with(".toml") => {
+            std::fs::read_to_string(name).with_context(|| format!("recipe {name}"))?
+        }
+        None => {
+            bail!("no recipe is called `{name}`; there are: {}; or give a .toml file", names().join(", "))
+        }
     };
     let mut table: Table = text.parse().with_context(|| format!("recipe {name}"))?;
     let mut below = match table.remove("extends") {
@@ -50,7 +67,9 @@ pub fn system(name: &str, heads: usize) -> Result<Table> {
             let (kind, kept) = match (other.strip_prefix("uni-mae"), other.strip_prefix("mae")) {
                 (Some(kept), _) => ("uniform", kept),
                 (None, Some(kept)) => ("mae", kept),
-                (None, None) => bail!("no system is called `{name}`; there are base, nobcd, mae7, mae6, uni-mae7, uni-mae6"),
+                (None, None) => bail!(
+                    "no system is called `{name}`; there are base, nobcd, mae7, mae6, uni-mae7, uni-mae6"
+                ),
             };
             let kept: usize = kept.trim_start_matches('-').parse().with_context(|| {
                 format!("system `{name}`: the number of heads that an expert keeps is missing, as in mae7")
@@ -61,7 +80,10 @@ pub fn system(name: &str, heads: usize) -> Result<Table> {
     let mut mixture = Table::from_iter([("system".to_owned(), Value::String(kind.into()))]);
     if let Some(kept) = kept {
         if kept == 0 || kept >= heads {
-            bail!("system `{name}`: an expert keeps between 1 and {} of {heads} heads", heads.saturating_sub(1));
+            bail!(
+                "system `{name}`: an expert keeps between 1 and {} of {heads} heads",
+                heads.saturating_sub(1)
+            );
         }
         mixture.insert("dropped_heads".into(), Value::Integer((heads - kept) as i64));
     }
@@ -77,7 +99,8 @@ mod tests {
     #[test]
     fn every_recipe_is_valid() {
         for name in names() {
-            let config = RunConfig::from_layers(&layers(name).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let config =
+                RunConfig::from_layers(&layers(name).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
             if name.ends_with("mae6") {
                 assert_eq!(config.model.mixture.dropped_heads, 2, "{name}");
             }

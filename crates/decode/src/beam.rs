@@ -188,3 +188,53 @@ impl Sentence {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEAM: usize = 2;
+
+    /// A sentence after one step, with two live hypotheses in rows 7 and 8.
+    fn sentence() -> Sentence {
+        let mut sentence = Sentence::new(0, 9);
+        take(&mut sentence, &[(-1.0, 3, 10), (-2.0, 3, 11)], 3);
+        sentence
+    }
+
+    /// Takes a step with candidates (score, row, token); gives the parents.
+    fn take(sentence: &mut Sentence, candidates: &[(f32, u32, u32)], first_row: usize) -> Vec<u32> {
+        let candidates: Vec<Candidate> =
+            candidates.iter().map(|&(score, row, token)| Candidate { score, row, token }).collect();
+        let options = SearchOptions { beam: BEAM, ..SearchOptions::default() };
+        let mut parents = Vec::new();
+        sentence.advance(&candidates, first_row, &options, &mut parents);
+        parents
+    }
+
+    #[test]
+    fn ends_count_only_among_the_first_of_the_beam() {
+        let mut sentence = sentence();
+        let parents = take(&mut sentence, &[(-1.5, 8, EOS), (-2.0, 8, 4), (-2.5, 7, EOS), (-3.0, 7, 5)], 7);
+        assert_eq!(parents, [8, 7]);
+        assert_eq!(sentence.live.iter().map(Live::last).collect::<Vec<_>>(), [4, 5]);
+        let found = sentence.ranked(BEAM);
+        assert_eq!(found.len(), 1, "the end at rank 3 is forgotten");
+        assert_eq!((&found[0].tokens[..], found[0].score), (&[11, EOS][..], -0.75));
+    }
+
+    #[test]
+    fn a_full_beam_of_ends_stops_the_sentence() {
+        let mut sentence = sentence();
+        let one_end = [(-2.0, 7, 4), (-2.5, 7, EOS), (-3.0, 8, 5), (-3.5, 8, 6)];
+        assert_eq!(take(&mut sentence, &one_end, 7), [7, 8]);
+        let two_ends = [(-2.25, 1, EOS), (-4.0, 2, EOS), (-5.0, 1, 4), (-6.0, 1, 5)];
+        assert_eq!(take(&mut sentence, &two_ends, 1), [], "nobody lives on");
+        assert!(sentence.live.is_empty());
+        let found = sentence.ranked(BEAM);
+        assert_eq!(found.len(), BEAM, "no more than the beam are kept, the first found first");
+        assert_eq!(found[0].tokens, [10, 4, EOS]);
+        assert_eq!(found[1].tokens, [10, EOS]);
+        assert_eq!(found[0].positional, [-1.0, -1.0, -0.25]);
+    }
+}

@@ -73,14 +73,17 @@ impl Adam {
             .zip(moments.first.par_chunks_mut(CHUNK))
             .zip(moments.second.par_chunks_mut(CHUNK))
             .for_each(|(((p, g), m), v)| {
-                vectorised(|| {
-                    for (((p, g), m), v) in p.iter_mut().zip(g).zip(m).zip(v) {
-                        *m = beta1.mul_add(*m, (1.0 - beta1) * g);
-                        *v = beta2.mul_add(*v, (1.0 - beta2) * g * g);
-                        let decayed = decay.mul_add(-*p, *p);
-                        *p = size.mul_add(-*m / (v.sqrt() + epsilon), decayed);
-                    }
-                });
+                vectorised(
+                    #[inline(always)]
+                    || {
+                        for (((p, g), m), v) in p.iter_mut().zip(g).zip(m).zip(v) {
+                            *m = beta1.mul_add(*m, (1.0 - beta1) * g);
+                            *v = beta2.mul_add(*v, (1.0 - beta2) * g * g);
+                            let decayed = decay.mul_add(-*p, *p);
+                            *p = size.mul_add(-*m / (v.sqrt() + epsilon), decayed);
+                        }
+                    },
+                );
             });
     }
 }

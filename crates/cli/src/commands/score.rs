@@ -20,7 +20,7 @@ Tokenised text, the line multi-bleu.perl prints:
 
 Straight from a model, with the share of translations that are exactly right:
 
-    mae generate MODEL --plain < src.txt | mae score --sys - --ref ref.txt --exact
+    mae generate MODEL --source src.txt --plain | mae score --sys - --ref ref.txt --exact
 
 Compare scores only where their signatures are equal; tokenised and detokenised BLEU are different numbers.";
 

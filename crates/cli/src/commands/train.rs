@@ -11,6 +11,7 @@ use mae_data::bpe::Codes;
 use mae_data::pairs::detect_languages;
 use mae_data::{IndexedDataset, ParallelDataset};
 use mae_engine::Device;
+use mae_eval::validator::BleuValidator;
 use mae_model::{Translator, folder};
 use mae_train::config::assignment;
 use mae_train::log::Event;
@@ -153,7 +154,8 @@ impl Flags {
             ("train.eval_bleu_beam", self.eval_bleu.then(|| "5".into())),
             ("train.best_checkpoint_metric", self.best_checkpoint_metric.clone()),
         ];
-        let layer = |(key, value): (&str, Option<String>)| value.map(|v| Ok(assignment(&format!("{key}={v}"))?));
+        let layer =
+            |(key, value): (&str, Option<String>)| value.map(|v| Ok(assignment(&format!("{key}={v}"))?));
         given.into_iter().filter_map(layer).collect()
     }
 }
@@ -178,7 +180,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let valid = if IndexedDataset::exists(&valid_prefix) {
         Some(ParallelDataset::open(&args.data, &args.valid_subset, &source, &target)?)
     } else {
-        eprintln!("mae: {} has no `{}` set: training without validation", args.data.display(), args.valid_subset);
+        eprintln!(
+            "mae: {} has no `{}` set: training without validation",
+            args.data.display(),
+            args.valid_subset
+        );
         None
     };
     let codes_path = args.data.join(folder::CODES);
@@ -216,12 +222,29 @@ fn train_and_show(
     let model = Translator::new(&config.model, types, &device, config.train.seed)?;
     if !args.json {
         let mixture = &config.model.mixture;
-        println!("{}: {:?}, {} experts per attention", config.model.arch, mixture.system, config.model.experts().count());
-        println!("{} parameters, {} + {} types, {} training pairs", model.size(), types[0], types[1], train.len());
+        println!(
+            "{}: {:?}, {} experts per attention",
+            config.model.arch,
+            mixture.system,
+            config.model.experts().count()
+        );
+        println!(
+            "{} parameters, {} + {} types, {} training pairs",
+            model.size(),
+            types[0],
+            types[1],
+            train.len()
+        );
         println!("{}", device.describe());
     }
-    std::fs::create_dir_all(&args.save_dir).with_context(|| format!("--save-dir {}", args.save_dir.display()))?;
-    let record = format!("# mae {}\n# data: {}\n\n{}", env!("CARGO_PKG_VERSION"), args.data.display(), config.to_toml());
+    std::fs::create_dir_all(&args.save_dir)
+        .with_context(|| format!("--save-dir {}", args.save_dir.display()))?;
+    let record = format!(
+        "# mae {}\n# data: {}\n\n{}",
+        env!("CARGO_PKG_VERSION"),
+        args.data.display(),
+        config.to_toml()
+    );
     folder::write_aside(&args.save_dir.join("run.toml"), record.as_bytes())?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -229,7 +252,12 @@ fn train_and_show(
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
         signal_hook::flag::register(signal, stop.clone())?;
     }
-    let validator: Option<Box<dyn Validator>> = None;
+    let validator = match (config.train.eval_bleu_beam, valid) {
+        (beam, Some(valid)) if beam > 0 => {
+            Some(Box::new(BleuValidator::new(valid, beam)) as Box<dyn Validator>)
+        }
+        _ => None,
+    };
     let trainer = Trainer {
         learner: Learner::new(model, &config.train),
         config,

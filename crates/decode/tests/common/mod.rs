@@ -1,7 +1,7 @@
 //! What the tests share: tiny random models of every system, random sources, and full passes.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
-use mae_data::{EOS, MemoryDataset, PackedBatch};
+use mae_data::{EOS, MemoryDataset, PAD, PackedBatch};
 use mae_engine::{Device, Rng, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{CrossGate, DecoderGate, Mixture, NormOrder, Sharing, System};
@@ -9,6 +9,7 @@ use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator};
 
 /// Types of the source and target vocabulary: few, so that beams meet the end mark early.
 pub const TYPES: [usize; 2] = [17, 13];
+const WIDTH: usize = 12;
 
 /// A small model configuration.
 pub fn config(system: System) -> ModelConfig {
@@ -16,7 +17,7 @@ pub fn config(system: System) -> ModelConfig {
         arch: "test".into(),
         encoder_layers: 2,
         decoder_layers: 2,
-        encoder_embed_dim: 12,
+        encoder_embed_dim: WIDTH,
         encoder_ffn_embed_dim: 10,
         encoder_attention_heads: 3,
         dropout: 0.3,
@@ -29,7 +30,8 @@ pub fn config(system: System) -> ModelConfig {
     }
 }
 
-/// A model whose gates have opinions: their last layers are large and their statistics not the initial ones.
+/// A model whose gates have opinions (their last layers are large and their statistics not the initial ones), and which
+/// finds the end mark and, as likely, the forbidden padding mark attractive everywhere, so that ends meet in the beams.
 pub fn model(config: &ModelConfig, seed: u64) -> Translator {
     let mut model = Translator::new(config, TYPES, &Device::cpu(), seed).unwrap();
     let names: Vec<String> = model.params().named().map(|p| p.name.to_owned()).collect();
@@ -46,7 +48,28 @@ pub fn model(config: &ModelConfig, seed: u64) -> Translator {
         }
         model.params_mut().set(name, &values).unwrap();
     }
+    let (output, norm) = (output(config), last_norm(config));
+    let (mut words, mut bias) = (model.params().get(output).unwrap(), model.params().get(&norm).unwrap());
+    let row = |id: u32| id as usize * WIDTH..(id as usize + 1) * WIDTH;
+    words.copy_within(row(EOS), row(PAD).start);
+    bias.iter_mut().zip(&words[row(EOS)]).for_each(|(bias, end)| *bias += 1.5 * end);
+    model.params_mut().set(output, &words).unwrap();
+    model.params_mut().set(&norm, &bias).unwrap();
     model
+}
+
+fn output(config: &ModelConfig) -> &'static str {
+    match config.share_embeddings {
+        Sharing::None => "decoder.embed_out",
+        _ => "decoder.embed_tokens.weight",
+    }
+}
+
+fn last_norm(config: &ModelConfig) -> String {
+    match config.norm {
+        NormOrder::Pre => "decoder.layer_norm.bias".into(),
+        NormOrder::Post => format!("decoder.layers.{}.final_layer_norm.bias", config.decoder_layers - 1),
+    }
 }
 
 /// Every kind of model whose cached steps must equal full passes, by name.

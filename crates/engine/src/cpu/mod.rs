@@ -30,7 +30,12 @@ pub(crate) fn for_rows(matrix: &mut [f32], cols: usize, body: impl Fn(usize, &mu
     if cols == 0 {
         return;
     }
-    let task = |(chunk, rows): (usize, &mut [f32])| vectorised(|| body(chunk * ROWS_PER_TASK, rows));
+    let task = |(chunk, rows): (usize, &mut [f32])| {
+        vectorised(
+            #[inline(always)]
+            || body(chunk * ROWS_PER_TASK, rows),
+        )
+    };
     if matrix.len() <= ROWS_PER_TASK * cols {
         matrix.chunks_mut(ROWS_PER_TASK * cols).enumerate().for_each(task);
     } else {
@@ -52,7 +57,10 @@ pub(crate) fn sum_rows(
         .into_par_iter()
         .map(|task| {
             let mut partial = vec![0.0; width];
-            vectorised(|| body(task * chunk..rows.min((task + 1) * chunk), &mut partial));
+            vectorised(
+                #[inline(always)]
+                || body(task * chunk..rows.min((task + 1) * chunk), &mut partial),
+            );
             partial
         })
         .collect();
@@ -67,12 +75,17 @@ pub(crate) fn sum_rows(
 /// `total += values`.
 pub(crate) fn add(total: &mut [f32], values: &[f32]) {
     assert_eq!(total.len(), values.len());
-    for_rows(total, 256, |first, rows| {
-        let begin = first * 256;
-        for (t, v) in rows.iter_mut().zip(&values[begin..]) {
-            *t += v;
-        }
-    });
+    for_rows(
+        total,
+        256,
+        #[inline(always)]
+        |first, rows| {
+            let begin = first * 256;
+            for (t, v) in rows.iter_mut().zip(&values[begin..]) {
+                *t += v;
+            }
+        },
+    );
 }
 
 /// Cuts a matrix at segment boundaries: one mutable slice of whole rows per segment.

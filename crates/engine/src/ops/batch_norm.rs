@@ -52,14 +52,19 @@ impl Tape<'_> {
         };
         let (gamma, beta) = (self.params.values(norm.weight), self.params.values(norm.bias));
         let mut y = self.device().scratch(rows * cols);
-        for_rows(&mut y, cols, |first, out| {
-            for (i, y) in out.chunks_exact_mut(cols).enumerate() {
-                let x = x.tensor().row(first + i);
-                for c in 0..cols {
-                    y[c] = ((x[c] - statistics.mean[c]) * statistics.scale[c]).mul_add(gamma[c], beta[c]);
+        for_rows(
+            &mut y,
+            cols,
+            #[inline(always)]
+            |first, out| {
+                for (i, y) in out.chunks_exact_mut(cols).enumerate() {
+                    let x = x.tensor().row(first + i);
+                    for c in 0..cols {
+                        y[c] = ((x[c] - statistics.mean[c]) * statistics.scale[c]).mul_add(gamma[c], beta[c]);
+                    }
                 }
-            }
-        });
+            },
+        );
         let tracked = x.tracked() || self.is_free(norm.weight) || self.is_free(norm.bias);
         let y = self.output([rows, cols], y, tracked);
         let x = x.clone();
@@ -72,14 +77,22 @@ impl Tape<'_> {
         let (rows, cols) = (x.rows(), x.cols());
         let mut mean = self.device().scratch(cols);
         let mut variance = self.device().scratch(cols);
-        by_columns(&mut mean, |first, mean| {
-            sum_columns(x, first, mean, |v, _| v);
-            mean.iter_mut().for_each(|m| *m /= rows as f32);
-        });
-        by_columns(&mut variance, |first, variance| {
-            sum_columns(x, first, variance, |v, c| (v - mean[c]) * (v - mean[c]));
-            variance.iter_mut().for_each(|v| *v /= rows as f32);
-        });
+        by_columns(
+            &mut mean,
+            #[inline(always)]
+            |first, mean| {
+                sum_columns(x, first, mean, |v, _| v);
+                mean.iter_mut().for_each(|m| *m /= rows as f32);
+            },
+        );
+        by_columns(
+            &mut variance,
+            #[inline(always)]
+            |first, variance| {
+                sum_columns(x, first, variance, |v, c| (v - mean[c]) * (v - mean[c]));
+                variance.iter_mut().for_each(|v| *v /= rows as f32);
+            },
+        );
         let unbiased = rows as f32 / (rows - 1) as f32;
         for (id, batch, factor) in [(norm.running_mean, &mean, 1.0), (norm.running_var, &variance, unbiased)]
         {
@@ -98,7 +111,12 @@ impl Tape<'_> {
 const COLUMNS_PER_TASK: usize = 64;
 
 fn by_columns(totals: &mut [f32], body: impl Fn(usize, &mut [f32]) + Sync) {
-    let task = |(i, part): (usize, &mut [f32])| vectorised(|| body(i * COLUMNS_PER_TASK, part));
+    let task = |(i, part): (usize, &mut [f32])| {
+        vectorised(
+            #[inline(always)]
+            || body(i * COLUMNS_PER_TASK, part),
+        )
+    };
     totals.par_chunks_mut(COLUMNS_PER_TASK).enumerate().for_each(task);
 }
 
@@ -131,18 +149,21 @@ fn batch_norm_backward(
         .zip(d_gamma.par_chunks_mut(COLUMNS_PER_TASK))
         .enumerate()
         .for_each(|(task, (beta, gamma))| {
-            vectorised(|| {
-                let first = task * COLUMNS_PER_TASK;
-                beta.fill(0.0);
-                gamma.fill(0.0);
-                for (dy, x) in dy.chunks_exact(cols).zip(x.values().chunks_exact(cols)) {
-                    for c in 0..beta.len() {
-                        let hat = (x[first + c] - mean[first + c]) * scale[first + c];
-                        beta[c] += dy[first + c];
-                        gamma[c] = dy[first + c].mul_add(hat, gamma[c]);
+            vectorised(
+                #[inline(always)]
+                || {
+                    let first = task * COLUMNS_PER_TASK;
+                    beta.fill(0.0);
+                    gamma.fill(0.0);
+                    for (dy, x) in dy.chunks_exact(cols).zip(x.values().chunks_exact(cols)) {
+                        for c in 0..beta.len() {
+                            let hat = (x[first + c] - mean[first + c]) * scale[first + c];
+                            beta[c] += dy[first + c];
+                            gamma[c] = dy[first + c].mul_add(hat, gamma[c]);
+                        }
                     }
-                }
-            });
+                },
+            );
         });
     for (id, sum) in [(norm.weight, &d_gamma), (norm.bias, &d_beta)] {
         backward.param(id, |gradient, held| {
@@ -152,16 +173,22 @@ fn batch_norm_backward(
     let gamma = backward.params.values(norm.weight);
     let share = if *of_batch { 1.0 / rows as f32 } else { 0.0 };
     backward.input(x, |dx, held| {
-        for_rows(dx, cols, |first, out| {
-            for (i, dx) in out.chunks_exact_mut(cols).enumerate() {
-                let (x, dy) = (x.tensor().row(first + i), &dy[(first + i) * cols..][..cols]);
-                for c in 0..cols {
-                    let hat = (x[c] - mean[c]) * scale[c];
-                    let value = gamma[c] * scale[c] * (dy[c] - share * hat.mul_add(d_gamma[c], d_beta[c]));
-                    dx[c] = if held { dx[c] + value } else { value };
+        for_rows(
+            dx,
+            cols,
+            #[inline(always)]
+            |first, out| {
+                for (i, dx) in out.chunks_exact_mut(cols).enumerate() {
+                    let (x, dy) = (x.tensor().row(first + i), &dy[(first + i) * cols..][..cols]);
+                    for c in 0..cols {
+                        let hat = (x[c] - mean[c]) * scale[c];
+                        let value =
+                            gamma[c] * scale[c] * (dy[c] - share * hat.mul_add(d_gamma[c], d_beta[c]));
+                        dx[c] = if held { dx[c] + value } else { value };
+                    }
                 }
-            }
-        });
+            },
+        );
     });
 }
 

@@ -126,22 +126,25 @@ fn rows_loss(
     let rows = logits.par_chunks_exact_mut(types).zip(targets).zip(log_probs);
     rows.with_min_len(4)
         .map(|((row, &target), log_prob)| {
-            vectorised(|| {
-                let target = target as usize;
-                let target_logit = row[target];
-                let total = math::sum_by(row, |v| v);
-                let log_sum = math::softmax(row);
-                let nll = log_sum - target_logit;
-                let smooth = log_sum - total / types as f32;
-                *log_prob = -nll;
-                if gradient_wanted {
-                    let even = loss.smoothing / types as f32;
-                    row.iter_mut().for_each(|p| *p = (*p - even) * loss.weight);
-                    row[target] -= (1.0 - loss.smoothing) * loss.weight;
-                }
-                let smoothed = f64::from(1.0 - loss.smoothing) * f64::from(nll);
-                [smoothed + f64::from(loss.smoothing) * f64::from(smooth), f64::from(nll)]
-            })
+            vectorised(
+                #[inline(always)]
+                || {
+                    let target = target as usize;
+                    let target_logit = row[target];
+                    let total = math::sum_by(row, |v| v);
+                    let log_sum = math::softmax(row);
+                    let nll = log_sum - target_logit;
+                    let smooth = log_sum - total / types as f32;
+                    *log_prob = -nll;
+                    if gradient_wanted {
+                        let even = loss.smoothing / types as f32;
+                        row.iter_mut().for_each(|p| *p = (*p - even) * loss.weight);
+                        row[target] -= (1.0 - loss.smoothing) * loss.weight;
+                    }
+                    let smoothed = f64::from(1.0 - loss.smoothing) * f64::from(nll);
+                    [smoothed + f64::from(loss.smoothing) * f64::from(smooth), f64::from(nll)]
+                },
+            )
         })
         .collect()
 }

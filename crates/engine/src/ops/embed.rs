@@ -54,29 +54,39 @@ impl Tape<'_> {
         let mut y = self.device().scratch(ids.len() * width);
         let places = places(segments, offset);
         let (table, positions) = (self.params.values(e.table), e.positions);
-        for_rows(&mut y, width, |first, rows| {
-            let mut factors = RowFactors::new(width);
-            for (i, row) in rows.chunks_exact_mut(width).enumerate() {
-                let id = ids.values()[first + i] as usize;
-                let word = &table[id * width..(id + 1) * width];
-                let place = positions.row(places[first + i]);
-                for ((y, w), p) in row.iter_mut().zip(word).zip(place) {
-                    *y = w.mul_add(e.scale, *p);
+        for_rows(
+            &mut y,
+            width,
+            #[inline(always)]
+            |first, rows| {
+                let mut factors = RowFactors::new(width);
+                for (i, row) in rows.chunks_exact_mut(width).enumerate() {
+                    let id = ids.values()[first + i] as usize;
+                    let word = &table[id * width..(id + 1) * width];
+                    let place = positions.row(places[first + i]);
+                    for ((y, w), p) in row.iter_mut().zip(word).zip(place) {
+                        *y = w.mul_add(e.scale, *p);
+                    }
+                    scale_by(row, &dropout, &mut factors, first + i);
                 }
-                scale_by(row, &dropout, &mut factors, first + i);
-            }
-        });
+            },
+        );
         let tracked = self.is_free(e.table);
         let y = self.output([ids.len(), width], y, tracked);
         let (ids, table, scale) = (ids.clone(), e.table, e.scale);
         self.record(&y, move |backward, mut dy| {
             if dropout.is_some() {
-                for_rows(&mut dy, width, |first, rows| {
-                    let mut factors = RowFactors::new(width);
-                    for (i, row) in rows.chunks_exact_mut(width).enumerate() {
-                        scale_by(row, &dropout, &mut factors, first + i);
-                    }
-                });
+                for_rows(
+                    &mut dy,
+                    width,
+                    #[inline(always)]
+                    |first, rows| {
+                        let mut factors = RowFactors::new(width);
+                        for (i, row) in rows.chunks_exact_mut(width).enumerate() {
+                            scale_by(row, &dropout, &mut factors, first + i);
+                        }
+                    },
+                );
             }
             backward.param(table, |gradient, held| scatter(gradient, held, ids.values(), &dy, width, scale));
         });

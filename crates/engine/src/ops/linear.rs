@@ -36,13 +36,20 @@ impl Tape<'_> {
             backward_tail(&mut dz, output.values(), cols, act, dropout);
             drop(output);
             backward.param(bias, |db, held| {
-                sum_rows(rows, cols, db, held, |range, partial| {
-                    for row in dz[range.start * cols..range.end * cols].chunks_exact(cols) {
-                        for (sum, v) in partial.iter_mut().zip(row) {
-                            *sum += v;
+                sum_rows(
+                    rows,
+                    cols,
+                    db,
+                    held,
+                    #[inline(always)]
+                    |range, partial| {
+                        for row in dz[range.start * cols..range.end * cols].chunks_exact(cols) {
+                            for (sum, v) in partial.iter_mut().zip(row) {
+                                *sum += v;
+                            }
                         }
-                    }
-                });
+                    },
+                );
             });
             backward.param(weight, |dw, held| {
                 gemm(
@@ -70,19 +77,24 @@ pub(crate) fn into(held: bool) -> Into {
 /// Y = dropout(act(Z + b)), in place.
 fn forward_tail(z: &mut [f32], bias: &[f32], act: Activation, dropout: Option<Dropout>) {
     let cols = bias.len();
-    for_rows(z, cols, |first, rows| {
-        let mut factors = RowFactors::new(if dropout.is_some() { cols } else { 0 });
-        for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
-            match act {
-                Activation::Identity => row.iter_mut().zip(bias).for_each(|(v, b)| *v += b),
-                Activation::Relu => row.iter_mut().zip(bias).for_each(|(v, b)| *v = (*v + b).max(0.0)),
-                Activation::Tanh => row.iter_mut().zip(bias).for_each(|(v, b)| *v = math::tanh(*v + b)),
+    for_rows(
+        z,
+        cols,
+        #[inline(always)]
+        |first, rows| {
+            let mut factors = RowFactors::new(if dropout.is_some() { cols } else { 0 });
+            for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
+                match act {
+                    Activation::Identity => row.iter_mut().zip(bias).for_each(|(v, b)| *v += b),
+                    Activation::Relu => row.iter_mut().zip(bias).for_each(|(v, b)| *v = (*v + b).max(0.0)),
+                    Activation::Tanh => row.iter_mut().zip(bias).for_each(|(v, b)| *v = math::tanh(*v + b)),
+                }
+                if let Some(dropout) = &dropout {
+                    row.iter_mut().zip(factors.of(dropout, first + i)).for_each(|(v, f)| *v *= f);
+                }
             }
-            if let Some(dropout) = &dropout {
-                row.iter_mut().zip(factors.of(dropout, first + i)).for_each(|(v, f)| *v *= f);
-            }
-        }
-    });
+        },
+    );
 }
 
 /// Turns dY into dZ in place; the activation's slope is read off Y.
@@ -91,29 +103,45 @@ fn backward_tail(dy: &mut [f32], y: &[f32], cols: usize, act: Activation, dropou
     let (scale, back) = dropout.map_or((1.0, 1.0), |d| (d.scale, 1.0 / d.scale));
     match (act, dropout) {
         (Activation::Identity, None) => {}
-        (Activation::Relu, _) => for_rows(dy, 64, |first, rows| {
-            for (d, &y) in rows.iter_mut().zip(&y[first * 64..]) {
-                *d = if y > 0.0 { *d * scale } else { 0.0 };
-            }
-        }),
-        (Activation::Tanh, None) => for_rows(dy, 64, |first, rows| {
-            for (d, &y) in rows.iter_mut().zip(&y[first * 64..]) {
-                *d *= y.mul_add(-y, 1.0);
-            }
-        }),
+        (Activation::Relu, _) => for_rows(
+            dy,
+            64,
+            #[inline(always)]
+            |first, rows| {
+                for (d, &y) in rows.iter_mut().zip(&y[first * 64..]) {
+                    *d = if y > 0.0 { *d * scale } else { 0.0 };
+                }
+            },
+        ),
+        (Activation::Tanh, None) => for_rows(
+            dy,
+            64,
+            #[inline(always)]
+            |first, rows| {
+                for (d, &y) in rows.iter_mut().zip(&y[first * 64..]) {
+                    *d *= y.mul_add(-y, 1.0);
+                }
+            },
+        ),
         // The mask cannot be read off Y, where a kept value may be 0 as well.
         (Activation::Identity | Activation::Tanh, Some(dropout)) => {
-            for_rows(dy, cols, |first, rows| {
-                let mut factors = RowFactors::new(cols);
-                for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
-                    let y = &y[(first + i) * cols..];
-                    for ((d, &y), f) in row.iter_mut().zip(y).zip(factors.of(&dropout, first + i)) {
-                        let value = y * back;
-                        let slope = if act == Activation::Tanh { value.mul_add(-value, 1.0) } else { 1.0 };
-                        *d *= f * slope;
+            for_rows(
+                dy,
+                cols,
+                #[inline(always)]
+                |first, rows| {
+                    let mut factors = RowFactors::new(cols);
+                    for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
+                        let y = &y[(first + i) * cols..];
+                        for ((d, &y), f) in row.iter_mut().zip(y).zip(factors.of(&dropout, first + i)) {
+                            let value = y * back;
+                            let slope =
+                                if act == Activation::Tanh { value.mul_add(-value, 1.0) } else { 1.0 };
+                            *d *= f * slope;
+                        }
                     }
-                }
-            });
+                },
+            );
         }
     }
 }

@@ -36,32 +36,42 @@ impl Tape<'_> {
         let gates = self.gates(logits, experts);
         let (heads, count) = (experts.cols(), experts.rows());
         let mut weights = self.device().scratch(logits.rows() * heads);
-        for_rows(&mut weights, heads, |first, rows| {
-            for (i, w) in rows.chunks_exact_mut(heads).enumerate() {
-                w.fill(0.0);
-                for (e, g) in gates.row(first + i).iter().enumerate() {
-                    w.iter_mut().zip(experts.row(e)).for_each(|(w, m)| *w = g.mul_add(*m, *w));
+        for_rows(
+            &mut weights,
+            heads,
+            #[inline(always)]
+            |first, rows| {
+                for (i, w) in rows.chunks_exact_mut(heads).enumerate() {
+                    w.fill(0.0);
+                    for (e, g) in gates.row(first + i).iter().enumerate() {
+                        w.iter_mut().zip(experts.row(e)).for_each(|(w, m)| *w = g.mul_add(*m, *w));
+                    }
                 }
-            }
-        });
+            },
+        );
         let weights = self.output([logits.rows(), heads], weights, logits.tracked());
         let (logits, experts, own) = (logits.clone(), experts.clone(), gates.clone());
         self.record(&weights, move |backward, dw| {
             backward.input(&logits, |dl, held| {
-                for_rows(dl, count, |first, rows| {
-                    let mut dg = vec![0.0; count];
-                    for (i, dl) in rows.chunks_exact_mut(count).enumerate() {
-                        let (g, dw) = (own.row(first + i), &dw[(first + i) * heads..][..heads]);
-                        for (e, dg) in dg.iter_mut().enumerate() {
-                            *dg = math::dot(dw, experts.row(e));
+                for_rows(
+                    dl,
+                    count,
+                    #[inline(always)]
+                    |first, rows| {
+                        let mut dg = vec![0.0; count];
+                        for (i, dl) in rows.chunks_exact_mut(count).enumerate() {
+                            let (g, dw) = (own.row(first + i), &dw[(first + i) * heads..][..heads]);
+                            for (e, dg) in dg.iter_mut().enumerate() {
+                                *dg = math::dot(dw, experts.row(e));
+                            }
+                            let mean = math::dot(g, &dg);
+                            for ((dl, g), dg) in dl.iter_mut().zip(g).zip(&dg) {
+                                let value = g * (dg - mean);
+                                *dl = if held { *dl + value } else { value };
+                            }
                         }
-                        let mean = math::dot(g, &dg);
-                        for ((dl, g), dg) in dl.iter_mut().zip(g).zip(&dg) {
-                            let value = g * (dg - mean);
-                            *dl = if held { *dl + value } else { value };
-                        }
-                    }
-                });
+                    },
+                );
             });
         });
         HeadMix { weights, gates }
@@ -87,11 +97,16 @@ impl Tape<'_> {
         assert_eq!(logits.cols(), count, "mixture: {} logits for {count} experts", logits.cols());
         let mut gates = self.device().scratch(logits.rows() * count);
         gates.copy_from_slice(logits.values());
-        for_rows(&mut gates, count, |_, rows| {
-            rows.chunks_exact_mut(count).for_each(|row| {
-                math::softmax(row);
-            });
-        });
+        for_rows(
+            &mut gates,
+            count,
+            #[inline(always)]
+            |_, rows| {
+                rows.chunks_exact_mut(count).for_each(|row| {
+                    math::softmax(row);
+                });
+            },
+        );
         Tensor::new([logits.rows(), count], gates)
     }
 
@@ -135,10 +150,13 @@ fn inverse_cdf(gate: &[f32], u: f32) -> u32 {
 
 /// The first index of the largest value.
 fn argmax(gate: &[f32]) -> u32 {
-    vectorised(|| {
-        let highest = math::max(gate);
-        gate.iter().position(|&g| g == highest).unwrap_or(0) as u32
-    })
+    vectorised(
+        #[inline(always)]
+        || {
+            let highest = math::max(gate);
+            gate.iter().position(|&g| g == highest).unwrap_or(0) as u32
+        },
+    )
 }
 
 #[cfg(test)]

@@ -14,13 +14,16 @@ impl Tape<'_> {
         y.par_chunks_exact_mut(cols).enumerate().for_each(|(sentence, mean)| {
             let range = segments.range(sentence);
             let inverse = 1.0 / range.len().max(1) as f32;
-            vectorised(|| {
-                mean.fill(0.0);
-                for row in range {
-                    mean.iter_mut().zip(x.tensor().row(row)).for_each(|(m, v)| *m += v);
-                }
-                mean.iter_mut().for_each(|m| *m *= inverse);
-            });
+            vectorised(
+                #[inline(always)]
+                || {
+                    mean.fill(0.0);
+                    for row in range {
+                        mean.iter_mut().zip(x.tensor().row(row)).for_each(|(m, v)| *m += v);
+                    }
+                    mean.iter_mut().for_each(|m| *m *= inverse);
+                },
+            );
         });
         let y = self.output([count, cols], y, x.tracked());
         let (x, segments) = (x.clone(), segments.clone());
@@ -49,19 +52,22 @@ impl Tape<'_> {
         let mut y = self.device().scratch(x.rows() * cols);
         split_segments(&mut y, cols, segments).into_par_iter().enumerate().for_each(|(sentence, out)| {
             let first = segments.range(sentence).start;
-            vectorised(|| {
-                // Doubles: values that leave the window are subtracted, and their rounding must not stay behind.
-                let mut sum = vec![0.0f64; cols];
-                for (t, y) in out.chunks_exact_mut(cols).enumerate() {
-                    sum.iter_mut().zip(x.tensor().row(first + t)).for_each(|(s, v)| *s += f64::from(*v));
-                    if t >= window {
-                        let left = x.tensor().row(first + t - window);
-                        sum.iter_mut().zip(left).for_each(|(s, v)| *s -= f64::from(*v));
+            vectorised(
+                #[inline(always)]
+                || {
+                    // Doubles: values that leave the window are subtracted, and their rounding must not stay behind.
+                    let mut sum = vec![0.0f64; cols];
+                    for (t, y) in out.chunks_exact_mut(cols).enumerate() {
+                        sum.iter_mut().zip(x.tensor().row(first + t)).for_each(|(s, v)| *s += f64::from(*v));
+                        if t >= window {
+                            let left = x.tensor().row(first + t - window);
+                            sum.iter_mut().zip(left).for_each(|(s, v)| *s -= f64::from(*v));
+                        }
+                        let inverse = 1.0 / (t + 1).min(window) as f64;
+                        y.iter_mut().zip(&sum).for_each(|(y, s)| *y = (s * inverse) as f32);
                     }
-                    let inverse = 1.0 / (t + 1).min(window) as f64;
-                    y.iter_mut().zip(&sum).for_each(|(y, s)| *y = (s * inverse) as f32);
-                }
-            });
+                },
+            );
         });
         let y = self.output([x.rows(), cols], y, x.tracked());
         let (x, segments) = (x.clone(), segments.clone());
@@ -69,31 +75,39 @@ impl Tape<'_> {
             // dx_s = Σ dy_t/c_t over s ≤ t < s + window: divide first, then a running sum from the end.
             let counts: Vec<f32> =
                 segments.ranges().flat_map(|r| (0..r.len()).map(|t| (t + 1).min(window) as f32)).collect();
-            for_rows(&mut dy, cols, |first, rows| {
-                for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
-                    let inverse = 1.0 / counts[first + i];
-                    row.iter_mut().for_each(|v| *v *= inverse);
-                }
-            });
+            for_rows(
+                &mut dy,
+                cols,
+                #[inline(always)]
+                |first, rows| {
+                    for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
+                        let inverse = 1.0 / counts[first + i];
+                        row.iter_mut().for_each(|v| *v *= inverse);
+                    }
+                },
+            );
             backward.input(&x, |dx, held| {
                 split_segments(dx, cols, &segments).into_par_iter().enumerate().for_each(
                     |(sentence, out)| {
                         let range = segments.range(sentence);
-                        vectorised(|| {
-                            let mut sum = vec![0.0f64; cols];
-                            for (t, dx) in out.chunks_exact_mut(cols).enumerate().rev() {
-                                let row = |t: usize| &dy[(range.start + t) * cols..][..cols];
-                                sum.iter_mut().zip(row(t)).for_each(|(s, v)| *s += f64::from(*v));
-                                if let Some(right) =
-                                    t.checked_add(window).filter(|&right| right < range.len())
-                                {
-                                    sum.iter_mut().zip(row(right)).for_each(|(s, v)| *s -= f64::from(*v));
+                        vectorised(
+                            #[inline(always)]
+                            || {
+                                let mut sum = vec![0.0f64; cols];
+                                for (t, dx) in out.chunks_exact_mut(cols).enumerate().rev() {
+                                    let row = |t: usize| &dy[(range.start + t) * cols..][..cols];
+                                    sum.iter_mut().zip(row(t)).for_each(|(s, v)| *s += f64::from(*v));
+                                    if let Some(right) =
+                                        t.checked_add(window).filter(|&right| right < range.len())
+                                    {
+                                        sum.iter_mut().zip(row(right)).for_each(|(s, v)| *s -= f64::from(*v));
+                                    }
+                                    for (dx, s) in dx.iter_mut().zip(&sum) {
+                                        *dx = if held { *dx } else { 0.0 } + *s as f32;
+                                    }
                                 }
-                                for (dx, s) in dx.iter_mut().zip(&sum) {
-                                    *dx = if held { *dx } else { 0.0 } + *s as f32;
-                                }
-                            }
-                        });
+                            },
+                        );
                     },
                 );
             });

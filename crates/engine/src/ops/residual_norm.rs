@@ -45,21 +45,26 @@ impl Tape<'_> {
         let dropout = self.next_dropout(dropout);
         let mut sum = self.device().scratch(shape[0] * shape[1]);
         let cols = shape[1];
-        for_rows(&mut sum, cols, |first, rows| {
-            let mut factors = RowFactors::new(cols);
-            for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
-                let (x, z) = (x.tensor().row(first + i), z.tensor().row(first + i));
-                match &dropout {
-                    None => row.iter_mut().zip(x).zip(z).for_each(|((s, x), z)| *s = x + z),
-                    Some(dropout) => {
-                        let factors = factors.of(dropout, first + i);
-                        for (((s, x), z), f) in row.iter_mut().zip(x).zip(z).zip(factors) {
-                            *s = z.mul_add(*f, *x);
+        for_rows(
+            &mut sum,
+            cols,
+            #[inline(always)]
+            |first, rows| {
+                let mut factors = RowFactors::new(cols);
+                for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
+                    let (x, z) = (x.tensor().row(first + i), z.tensor().row(first + i));
+                    match &dropout {
+                        None => row.iter_mut().zip(x).zip(z).for_each(|((s, x), z)| *s = x + z),
+                        Some(dropout) => {
+                            let factors = factors.of(dropout, first + i);
+                            for (((s, x), z), f) in row.iter_mut().zip(x).zip(z).zip(factors) {
+                                *s = z.mul_add(*f, *x);
+                            }
                         }
                     }
                 }
-            }
-        });
+            },
+        );
         let sum = self.output(shape, sum, x.tracked() || z.tracked());
         let (x, z) = (x.clone(), z.clone());
         self.record(&sum, move |backward, ds| residual_backward(backward, ds, &x, &z, dropout));
@@ -72,15 +77,20 @@ impl Tape<'_> {
         let (gamma, beta) = (self.params.values(norm.weight), self.params.values(norm.bias));
         assert_eq!(gamma.len(), cols, "layer_norm: γ has {} values, the input {cols} columns", gamma.len());
         let mut y = self.device().scratch(rows * cols);
-        for_rows(&mut y, cols, |first, out| {
-            for (i, y) in out.chunks_exact_mut(cols).enumerate() {
-                let x = x.tensor().row(first + i);
-                let (mean, scale) = moments(x);
-                for (((y, x), g), b) in y.iter_mut().zip(x).zip(gamma).zip(beta) {
-                    *y = ((x - mean) * scale).mul_add(*g, *b);
+        for_rows(
+            &mut y,
+            cols,
+            #[inline(always)]
+            |first, out| {
+                for (i, y) in out.chunks_exact_mut(cols).enumerate() {
+                    let x = x.tensor().row(first + i);
+                    let (mean, scale) = moments(x);
+                    for (((y, x), g), b) in y.iter_mut().zip(x).zip(gamma).zip(beta) {
+                        *y = ((x - mean) * scale).mul_add(*g, *b);
+                    }
                 }
-            }
-        });
+            },
+        );
         let tracked = x.tracked() || self.is_free(norm.weight) || self.is_free(norm.bias);
         let y = self.output([rows, cols], y, tracked);
         let x = x.clone();
@@ -101,19 +111,24 @@ fn moments(x: &[f32]) -> (f32, f32) {
 fn residual_backward(backward: &mut Backward<'_>, ds: Buffer, x: &Var, z: &Var, dropout: Option<Dropout>) {
     let cols = x.cols();
     backward.input(z, |dz, held| {
-        for_rows(dz, cols, |first, rows| {
-            let mut factors = RowFactors::new(cols);
-            factors.factors.fill(1.0);
-            for (i, dz) in rows.chunks_exact_mut(cols).enumerate() {
-                if let Some(dropout) = &dropout {
-                    factors.of(dropout, first + i);
+        for_rows(
+            dz,
+            cols,
+            #[inline(always)]
+            |first, rows| {
+                let mut factors = RowFactors::new(cols);
+                factors.factors.fill(1.0);
+                for (i, dz) in rows.chunks_exact_mut(cols).enumerate() {
+                    if let Some(dropout) = &dropout {
+                        factors.of(dropout, first + i);
+                    }
+                    let ds = &ds[(first + i) * cols..];
+                    for ((dz, ds), f) in dz.iter_mut().zip(ds).zip(&factors.factors) {
+                        *dz = if held { ds.mul_add(*f, *dz) } else { ds * f };
+                    }
                 }
-                let ds = &ds[(first + i) * cols..];
-                for ((dz, ds), f) in dz.iter_mut().zip(ds).zip(&factors.factors) {
-                    *dz = if held { ds.mul_add(*f, *dz) } else { ds * f };
-                }
-            }
-        });
+            },
+        );
     });
     backward.give(x, ds);
 }
@@ -123,17 +138,24 @@ fn layer_norm_backward(backward: &mut Backward<'_>, dy: Buffer, x: &Var, norm: L
     let (rows, cols) = (x.rows(), x.cols());
     if backward.is_free(norm.weight) || backward.is_free(norm.bias) {
         let mut both = backward.device().scratch(2 * cols);
-        sum_rows(rows, 2 * cols, &mut both, false, |range, partial| {
-            let (gamma, beta) = partial.split_at_mut(cols);
-            for row in range {
-                let (x, dy) = (x.tensor().row(row), &dy[row * cols..(row + 1) * cols]);
-                let (mean, scale) = moments(x);
-                for (((g, b), x), dy) in gamma.iter_mut().zip(beta.iter_mut()).zip(x).zip(dy) {
-                    *g = ((x - mean) * scale).mul_add(*dy, *g);
-                    *b += dy;
+        sum_rows(
+            rows,
+            2 * cols,
+            &mut both,
+            false,
+            #[inline(always)]
+            |range, partial| {
+                let (gamma, beta) = partial.split_at_mut(cols);
+                for row in range {
+                    let (x, dy) = (x.tensor().row(row), &dy[row * cols..(row + 1) * cols]);
+                    let (mean, scale) = moments(x);
+                    for (((g, b), x), dy) in gamma.iter_mut().zip(beta.iter_mut()).zip(x).zip(dy) {
+                        *g = ((x - mean) * scale).mul_add(*dy, *g);
+                        *b += dy;
+                    }
                 }
-            }
-        });
+            },
+        );
         for (id, sum) in [(norm.weight, &both[..cols]), (norm.bias, &both[cols..])] {
             backward.param(id, |gradient, held| {
                 gradient.iter_mut().zip(sum).for_each(|(g, s)| *g = if held { *g + s } else { *s });
@@ -142,26 +164,31 @@ fn layer_norm_backward(backward: &mut Backward<'_>, dy: Buffer, x: &Var, norm: L
     }
     let gamma = backward.params.values(norm.weight);
     backward.input(x, |dx, held| {
-        for_rows(dx, cols, |first, out| {
-            let inverse = 1.0 / cols as f32;
-            let mut scaled = vec![0.0; cols];
-            for (i, dx) in out.chunks_exact_mut(cols).enumerate() {
-                let (x, dy) = (x.tensor().row(first + i), &dy[(first + i) * cols..][..cols]);
-                let (mean, scale) = moments(x);
-                scaled.iter_mut().zip(dy).zip(gamma).for_each(|((s, dy), g)| *s = dy * g);
-                let first_moment = math::sum_by(&scaled, |v| v) * inverse;
-                // mean(dx̂·x̂) = scale·(Σ dx̂·x − mean·Σ dx̂)/D would cancel for large means: sum the centred product.
-                let mut lanes = [0.0f32; 16];
-                for (j, (s, x)) in scaled.iter().zip(x).enumerate() {
-                    lanes[j % 16] = s.mul_add(x - mean, lanes[j % 16]);
+        for_rows(
+            dx,
+            cols,
+            #[inline(always)]
+            |first, out| {
+                let inverse = 1.0 / cols as f32;
+                let mut scaled = vec![0.0; cols];
+                for (i, dx) in out.chunks_exact_mut(cols).enumerate() {
+                    let (x, dy) = (x.tensor().row(first + i), &dy[(first + i) * cols..][..cols]);
+                    let (mean, scale) = moments(x);
+                    scaled.iter_mut().zip(dy).zip(gamma).for_each(|((s, dy), g)| *s = dy * g);
+                    let first_moment = math::sum_by(&scaled, |v| v) * inverse;
+                    // mean(dx̂·x̂) = scale·(Σ dx̂·x − mean·Σ dx̂)/D would cancel for large means: sum the centred product.
+                    let mut lanes = [0.0f32; 16];
+                    for (j, (s, x)) in scaled.iter().zip(x).enumerate() {
+                        lanes[j % 16] = s.mul_add(x - mean, lanes[j % 16]);
+                    }
+                    let second = lanes.iter().sum::<f32>() * scale * inverse;
+                    for ((dx, s), x) in dx.iter_mut().zip(&scaled).zip(x) {
+                        let value = scale * (s - first_moment - (x - mean) * scale * second);
+                        *dx = if held { *dx + value } else { value };
+                    }
                 }
-                let second = lanes.iter().sum::<f32>() * scale * inverse;
-                for ((dx, s), x) in dx.iter_mut().zip(&scaled).zip(x) {
-                    let value = scale * (s - first_moment - (x - mean) * scale * second);
-                    *dx = if held { *dx + value } else { value };
-                }
-            }
-        });
+            },
+        );
     });
 }
 

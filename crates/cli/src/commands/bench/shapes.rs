@@ -1,8 +1,8 @@
 //! Models and batches for benchmarks.
 
 use anyhow::Result;
-use mae_data::{BatchSampler, MemoryDataset, PackedBatch, ParallelDataset, SamplerOptions, Sentences, Vocab};
 use mae_data::vocab::{EOS, VocabOptions};
+use mae_data::{BatchSampler, MemoryDataset, PackedBatch, ParallelDataset, SamplerOptions, Sentences, Vocab};
 use mae_engine::Rng;
 use mae_model::ModelConfig;
 use mae_train::RunConfig;
@@ -68,7 +68,12 @@ impl Shape {
 
 /// Batches of random words with the lengths of IWSLT14 after 10,000 merges: ln(source) normal with mean 3.0 and
 /// deviation 0.62, ln(target/source) with mean −0.05 and deviation 0.18, as the peer draws them.
-pub fn batches(shape: &Shape, model: &ModelConfig, max_tokens: u32, count: usize) -> Result<Vec<PackedBatch>> {
+pub fn batches(
+    shape: &Shape,
+    model: &ModelConfig,
+    max_tokens: u32,
+    count: usize,
+) -> Result<Vec<PackedBatch>> {
     let stream = Rng::new(1, 0).stream(0);
     let sentences = 40_000;
     let length = |value: f64| (value as usize).clamp(2, 174) + 1;
@@ -86,7 +91,8 @@ pub fn batches(shape: &Shape, model: &ModelConfig, max_tokens: u32, count: usize
             data.push(&ids);
         }
     }
-    let vocab = std::sync::Arc::new(Vocab::from_counts(std::iter::empty::<(&str, u64)>(), VocabOptions::default()));
+    let vocab =
+        std::sync::Arc::new(Vocab::from_counts(std::iter::empty::<(&str, u64)>(), VocabOptions::default()));
     let data = ParallelDataset {
         src: Sentences::Memory(sources),
         tgt: Sentences::Memory(targets),
@@ -94,7 +100,11 @@ pub fn batches(shape: &Shape, model: &ModelConfig, max_tokens: u32, count: usize
         tgt_vocab: vocab,
     };
     let positions = model.max_positions as u32;
-    let options = SamplerOptions { max_tokens, max_positions: Some((positions, positions)), ..SamplerOptions::default() };
+    let options = SamplerOptions {
+        max_tokens,
+        max_positions: Some((positions, positions)),
+        ..SamplerOptions::default()
+    };
     let sampler = BatchSampler::new(&data.lengths(), options)?;
     Ok(sampler.epoch(1).iter().take(count).map(|ids| PackedBatch::from_pairs(&data, ids)).collect())
 }

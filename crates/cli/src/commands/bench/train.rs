@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use mae_engine::cpu::gemm;
 use mae_engine::Device;
+use mae_engine::cpu::gemm;
 use mae_model::Translator;
 use mae_train::Learner;
 use mae_train::plan::Steps;
@@ -96,20 +96,23 @@ pub fn run(args: Args) -> Result<()> {
             let tokens: usize = data.iter().map(mae_data::PackedBatch::tgt_tokens).sum();
             let tokens_per_s = tokens as f64 / seconds;
             let peer = peers.iter().find(|line| line.step == *step).map(|line| line.tokens_per_s);
-            report(&args, &Measurement {
-                variant,
-                step,
-                device: &args.device,
-                threads,
-                ms_per_update: 1e3 * seconds / data.len() as f64,
-                tokens_per_s,
-                tokens_per_update: tokens as f64 / data.len() as f64,
-                product_share: meter.seconds / seconds,
-                product_gflops: meter.flops / meter.seconds / 1e9,
-                product_peak_gflops: peak,
-                peer_tokens_per_s: peer,
-                ratio_to_peer: peer.map(|peer| tokens_per_s / peer),
-            });
+            report(
+                &args,
+                &Measurement {
+                    variant,
+                    step,
+                    device: &args.device,
+                    threads,
+                    ms_per_update: 1e3 * seconds / data.len() as f64,
+                    tokens_per_s,
+                    tokens_per_update: tokens as f64 / data.len() as f64,
+                    product_share: meter.seconds / seconds,
+                    product_gflops: meter.flops / meter.seconds / 1e9,
+                    product_peak_gflops: peak,
+                    peer_tokens_per_s: peer,
+                    ratio_to_peer: peer.map(|peer| tokens_per_s / peer),
+                },
+            );
         }
     }
     Ok(())
@@ -161,7 +164,13 @@ fn product_peak() -> f64 {
     let mut best = 0f64;
     for _ in 0..5 {
         let begun = Instant::now();
-        gemm::gemm([n, n, n], gemm::Mat::new(&a, n), gemm::Mat::new(&b, n).t(), &mut c, gemm::Into::Overwrite);
+        gemm::gemm(
+            [n, n, n],
+            gemm::Mat::new(&a, n),
+            gemm::Mat::new(&b, n).t(),
+            &mut c,
+            gemm::Into::Overwrite,
+        );
         best = best.max(2.0 * (n as f64).powi(3) / begun.elapsed().as_secs_f64() / 1e9);
     }
     best

@@ -174,8 +174,8 @@ fn fit(side: MemoryDataset, limit: usize, what: &str, notes: &mut Vec<String>) -
     if unknown > 0 {
         let share = 100.0 * unknown as f64 / words as f64;
         notes.push(format!(
-            "{unknown} of {words} {what} tokens ({share:.1} %) are not in the dictionary and count as <unk>, \
-             in lines: {with_unknown}"
+            "{unknown} of {words} {what} tokens ({share:.1} %) are not in the dictionary and count as <unk>; \
+             lines concerned: {with_unknown}"
         ));
     }
     fitting

@@ -132,12 +132,15 @@ pub(super) fn forward(plan: &Plan, inputs: &Inputs, out: &mut [f32], log_sums: &
     let out = split_segments(out, plan.width, &plan.queries);
     let log_sums = split_segments(log_sums, plan.heads, &plan.queries);
     out.into_par_iter().zip(log_sums).enumerate().for_each(|(sentence, (out, log_sums))| {
-        vectorised(|| {
-            let mut scratch = Vec::new();
-            for head in 0..plan.heads {
-                forward_head(plan, inputs, sentence, head, out, log_sums, &mut scratch);
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut scratch = Vec::new();
+                for head in 0..plan.heads {
+                    forward_head(plan, inputs, sentence, head, out, log_sums, &mut scratch);
+                }
+            },
+        );
     });
 }
 
@@ -252,22 +255,25 @@ pub(super) fn backward(
     weight_rows.resize_with(plan.queries.count(), || None);
     let tasks: Vec<_> = sinks.into_iter().zip(weight_rows).collect();
     tasks.into_par_iter().enumerate().for_each(|(sentence, (mut sink, mut d_weights))| {
-        vectorised(|| {
-            let mut scratch = Scratch::default();
-            for head in 0..plan.heads {
-                let d_weights = d_weights.as_deref_mut();
-                backward_head(
-                    plan,
-                    inputs,
-                    (sentence, head),
-                    log_sums,
-                    d_out,
-                    &mut sink,
-                    d_weights,
-                    &mut scratch,
-                );
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                let mut scratch = Scratch::default();
+                for head in 0..plan.heads {
+                    let d_weights = d_weights.as_deref_mut();
+                    backward_head(
+                        plan,
+                        inputs,
+                        (sentence, head),
+                        log_sums,
+                        d_out,
+                        &mut sink,
+                        d_weights,
+                        &mut scratch,
+                    );
+                }
+            },
+        );
     });
 }
 

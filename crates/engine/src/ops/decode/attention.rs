@@ -99,28 +99,31 @@ impl Tape<'_> {
         let scale = 1.0 / (k as f32).sqrt();
         let mut out = self.device().scratch(q.values().len());
         out.par_chunks_exact_mut(width).enumerate().with_min_len(4).for_each(|(row, out)| {
-            vectorised(|| {
-                let (count, kv) = source(row);
-                let mut p = vec![0.0; count];
-                for head in 0..heads {
-                    let at = head * k..(head + 1) * k;
-                    let out = &mut out[at.clone()];
-                    out.fill(0.0);
-                    let weight = weights.map_or(1.0, |w| w.row(row)[head]);
-                    if weight == 0.0 {
-                        continue;
+            vectorised(
+                #[inline(always)]
+                || {
+                    let (count, kv) = source(row);
+                    let mut p = vec![0.0; count];
+                    for head in 0..heads {
+                        let at = head * k..(head + 1) * k;
+                        let out = &mut out[at.clone()];
+                        out.fill(0.0);
+                        let weight = weights.map_or(1.0, |w| w.row(row)[head]);
+                        if weight == 0.0 {
+                            continue;
+                        }
+                        let query = &q.tensor().row(row)[at.clone()];
+                        for (j, p) in p.iter_mut().enumerate() {
+                            *p = scale * math::dot(query, &kv(j)[at.clone()]);
+                        }
+                        math::softmax(&mut p);
+                        for (j, p) in p.iter().enumerate() {
+                            let value = &kv(j)[width + at.start..width + at.end];
+                            out.iter_mut().zip(value).for_each(|(o, v)| *o = v.mul_add(p * weight, *o));
+                        }
                     }
-                    let query = &q.tensor().row(row)[at.clone()];
-                    for (j, p) in p.iter_mut().enumerate() {
-                        *p = scale * math::dot(query, &kv(j)[at.clone()]);
-                    }
-                    math::softmax(&mut p);
-                    for (j, p) in p.iter().enumerate() {
-                        let value = &kv(j)[width + at.start..width + at.end];
-                        out.iter_mut().zip(value).for_each(|(o, v)| *o = v.mul_add(p * weight, *o));
-                    }
-                }
-            });
+                },
+            );
         });
         Var::constant(Tensor::new([q.rows(), width], out))
     }

@@ -47,7 +47,10 @@ pub fn best_continuations(
         .map(|group| {
             let mut best = Vec::with_capacity(count + 1);
             for row in group.clone() {
-                vectorised(|| scan(logits.row(row), row as u32, scores[row], count, constraints, &mut best));
+                vectorised(
+                    #[inline(always)]
+                    || scan(logits.row(row), row as u32, scores[row], count, constraints, &mut best),
+                );
             }
             best
         })

@@ -1,0 +1,48 @@
+//! A whole set of sources to text.
+
+use mae_data::sampler::{Order, TooLong};
+use mae_data::{BatchSampler, EOS, PackedBatch, Result, SamplerOptions, Sentences, Vocab, bpe};
+use mae_decode::{SearchOptions, search};
+use mae_model::{ExpertMode, Translator};
+
+/// Rows of a decoding step at most: sentences times beam.
+const MAX_ROWS: usize = 640;
+
+/// The best translation of each source, BPE pieces joined, in order. A source longer than the model's positions gives
+/// an empty line.
+pub fn translate(
+    model: &Translator,
+    sources: &Sentences,
+    vocab: &Vocab,
+    options: &SearchOptions,
+    mode: &ExpertMode,
+) -> Result<Vec<String>> {
+    let lengths: Vec<(u32, u32)> = (0..sources.len()).map(|i| (sources.size(i) as u32, 0)).collect();
+    let positions = model.config().max_positions as u32;
+    let sampler = BatchSampler::new(
+        &lengths,
+        SamplerOptions {
+            max_tokens: positions.max(4096),
+            max_sentences: Some((MAX_ROWS / options.beam.max(1)).max(1) as u32),
+            max_positions: Some((positions, positions)),
+            too_long: TooLong::Skip,
+            seed: 0,
+        },
+    )?;
+    let mut lines = vec![String::new(); sources.len()];
+    for ids in sampler.ordered(Order::LongestFirst) {
+        let found = search(model, &PackedBatch::from_sources(sources, &ids), options, mode);
+        for (id, hypotheses) in ids.iter().zip(found) {
+            if let Some(best) = hypotheses.first() {
+                lines[*id as usize] = text(vocab, &best.tokens);
+            }
+        }
+    }
+    Ok(lines)
+}
+
+/// Ids as text, without the end mark, BPE pieces joined.
+pub fn text(vocab: &Vocab, ids: &[u32]) -> String {
+    let words: Vec<&str> = ids.iter().filter(|&&id| id != EOS).map(|&id| vocab.symbol(id)).collect();
+    bpe::join(&words.join(" "))
+}
