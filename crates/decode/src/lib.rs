@@ -6,7 +6,7 @@
 //! | [`options`] | beam, penalties and length limits, with their formulas and defaults |
 //! | [`beam`] | the search: many sentences at once, those that are done leave |
 //! | [`hypothesis`] | a finished translation with its score |
-//! | [`reference`] | log-probabilities of given translations, by one full pass |
+//! | [`mod@reference`] | log-probabilities of given translations, by one full pass |
 
 #![deny(unsafe_code)]
 

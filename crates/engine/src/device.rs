@@ -22,7 +22,7 @@ impl Device {
 
     /// A buffer of `len` values whose content is left over from earlier use: the caller writes all of it.
     pub(crate) fn scratch(&self, len: usize) -> Buffer {
-        let mut data = self.pool.take(len);
+        let mut data = self.pool.take(size_class(len));
         data.resize(len, 0.0);
         Buffer { data, pool: self.pool.clone() }
     }
@@ -41,6 +41,12 @@ impl std::fmt::Debug for Device {
     }
 }
 
+/// Capacities are rounded up to one of eight per doubling, so that batches of slightly different sizes share buffers.
+fn size_class(len: usize) -> usize {
+    let step = (len.next_power_of_two() / 16).max(64);
+    len.next_multiple_of(step)
+}
+
 /// Freed buffers by capacity. A training step asks for the same sizes again and again; taking fresh pages from
 /// the system each time costs more than many of the ops.
 #[derive(Default)]
@@ -49,18 +55,11 @@ struct Pool {
 }
 
 impl Pool {
-    /// A vector of at least `len` capacity (and not wastefully more), with whatever it held.
-    fn take(&self, len: usize) -> Vec<f32> {
+    /// A vector of this capacity, with whatever it held.
+    fn take(&self, capacity: usize) -> Vec<f32> {
         let mut free = self.free.lock().expect("no op panics while it holds the pool");
-        let fitting = free.range(len..=len + len / 4 + 64).next().map(|(&capacity, _)| capacity);
-        let Some(capacity) = fitting else { return Vec::with_capacity(len) };
-        let list = free.get_mut(&capacity).expect("the key was just found");
-        let mut data = list.pop().expect("lists in the pool are never empty");
-        if list.is_empty() {
-            free.remove(&capacity);
-        }
-        data.truncate(len);
-        data
+        let reused = free.get_mut(&capacity).and_then(Vec::pop);
+        reused.unwrap_or_else(|| Vec::with_capacity(capacity))
     }
 
     fn give(&self, data: Vec<f32>) {
@@ -106,7 +105,7 @@ mod tests {
         let first = device.scratch(1000);
         let address = first.as_ptr();
         drop(first);
-        assert_eq!(device.scratch(990).as_ptr(), address);
+        assert_eq!(device.scratch(980).as_ptr(), address);
         assert_ne!(device.scratch(10).as_ptr(), address);
         assert!(device.zeros(1000).iter().all(|&v| v == 0.0));
     }

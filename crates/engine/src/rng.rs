@@ -55,13 +55,8 @@ impl Stream {
     #[inline(always)]
     pub fn bits16(self, row: u32, bits: &mut [u16]) {
         for (run, out) in bits.chunks_mut(LANES * PER_BLOCK).enumerate() {
-            let mut counter = [[0u32; LANES]; 4];
-            for lane in 0..LANES {
-                counter[0][lane] = (run * LANES + lane) as u32;
-                counter[1][lane] = row;
-                counter[2][lane] = self.stream;
-                counter[3][lane] = self.step;
-            }
+            let blocks = std::array::from_fn(|lane| (run * LANES + lane) as u32);
+            let counter = [blocks, [row; LANES], [self.stream; LANES], [self.step; LANES]];
             let words = philox_lanes(counter, self.key);
             for (i, value) in out.iter_mut().enumerate() {
                 let (lane, part) = (i / PER_BLOCK, i % PER_BLOCK);
@@ -80,6 +75,7 @@ pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 }
 
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "four arrays in step: the form that the compiler vectorises")]
 fn philox_lanes<const L: usize>(mut c: [[u32; L]; 4], mut key: [u32; 2]) -> [[u32; L]; 4] {
     for _ in 0..10 {
         for lane in 0..L {

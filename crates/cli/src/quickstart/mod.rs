@@ -57,6 +57,9 @@ log_interval = 20
 label_smoothing = 0.1
 "#;
 
+/// One side of a pair.
+type Side = fn(&Pair) -> &str;
+
 /// What to do.
 pub struct Quickstart {
     /// Sentence pairs to train on.
@@ -98,10 +101,10 @@ impl Quickstart {
         }
         let codes = learn(&counts, LearnOptions { merges: MERGES, ..LearnOptions::default() }, |_| {})?;
         let bpe = Bpe::new(&codes);
-        let segment = |pairs: &[Pair], side: fn(&Pair) -> &str| -> Vec<String> {
+        let segment = |pairs: &[Pair], side: Side| -> Vec<String> {
             bpe.segment_lines(&pairs.iter().map(side).collect::<Vec<_>>())
         };
-        let sides: [(&str, fn(&Pair) -> &str); 2] = [("en", |p| &p.source), ("de", |p| &p.target)];
+        let sides: [(&str, Side); 2] = [("en", |p| &p.source), ("de", |p| &p.target)];
         let mut pieces = WordCounts::default();
         let mut encoded = Vec::new();
         for (name, pairs) in [("train", &pairs), ("test", &held_out)] {
