@@ -34,10 +34,23 @@ fn main() -> std::process::ExitCode {
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("mae: {error:#}");
+            eprintln!("mae: {}", message(&error));
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+/// An error with its causes, each said once: some of our errors already tell their cause.
+fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+        if text.is_empty() {
+            cause
+        } else if text.ends_with(&cause) {
+            text
+        } else {
+            format!("{text}: {cause}")
+        }
+    })
 }
 
 fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {

@@ -11,7 +11,7 @@ use mae_engine::{Device, Params};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 
-use crate::config::ModelConfig;
+use crate::config::{ModelConfig, Sharing};
 use crate::translator::Translator;
 use crate::{Error, Result};
 
@@ -53,6 +53,7 @@ impl ModelFolder {
         let config = load_config(folder)?;
         let source = Arc::new(Vocab::load(folder.join(SOURCE_DICT))?);
         let target = Arc::new(Vocab::load(folder.join(TARGET_DICT))?);
+        check_sharing(&config, &source, &target)?;
         let mut model = Translator::zeroed(&config, [source.len(), target.len()], device)?;
         load_weights(&folder.join(WEIGHTS), model.params_mut())?;
         let path = folder.join(CODES);
@@ -83,6 +84,16 @@ pub fn save(
     target.save(folder.join(TARGET_DICT))?;
     if let Some(codes) = codes {
         codes.save(folder.join(CODES))?;
+    }
+    Ok(())
+}
+
+/// One embedding for both sides means one dictionary for both sides.
+pub fn check_sharing(config: &ModelConfig, source: &Vocab, target: &Vocab) -> Result<()> {
+    if config.share_embeddings == Sharing::All && source != target {
+        let fault = "share_embeddings = \"all\" needs one dictionary for both sides (preprocess --joined-dictionary); \
+                     the two differ";
+        return Err(Error::Config(vec![fault.into()]));
     }
     Ok(())
 }

@@ -66,9 +66,11 @@ impl Translator {
         let [source_types, target_types] = types;
         let width = config.encoder_embed_dim;
         if config.share_embeddings == Sharing::All && source_types != target_types {
-            let fault = "share_embeddings = \"all\" needs one dictionary for both sides (preprocess --joined-dictionary)";
+            let fault = format!(
+                "share_embeddings = \"all\" with {source_types} source and {target_types} target types"
+            );
             return Err(Error::Config(vec![format!(
-                "{fault}; they have {source_types} and {target_types} types"
+                "{fault}: one dictionary is needed (preprocess --joined-dictionary)"
             )]));
         }
         let table = config.experts().matrix();

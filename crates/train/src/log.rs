@@ -14,6 +14,13 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
+    /// Pairs that are too long for the batch or the model are left out.
+    Skipped {
+        /// How many.
+        pairs: u64,
+        /// The numbers of the first few in the training set, from 1.
+        examples: Vec<u64>,
+    },
     /// An epoch begins, or goes on after a restart.
     Epoch {
         /// The epoch, from 1.

@@ -68,6 +68,10 @@ impl Trainer<'_> {
         if sampler.sentences() == 0 {
             return Err(Error::NoData);
         }
+        let skipped = sampler.skipped();
+        if skipped.count > 0 {
+            tell(Event::Skipped { pairs: skipped.count, examples: skipped.examples.clone() })?;
+        }
         let outcome = loop {
             if let Some(outcome) = self.reason_to_stop(&state) {
                 break outcome;

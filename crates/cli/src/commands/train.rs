@@ -219,6 +219,7 @@ fn train_and_show(
 ) -> Result<Outcome> {
     let device = Device::cpu();
     let types = [train.src_vocab.len(), train.tgt_vocab.len()];
+    folder::check_sharing(&config.model, &train.src_vocab, &train.tgt_vocab)?;
     let model = Translator::new(&config.model, types, &device, config.train.seed)?;
     if !args.json {
         let mixture = &config.model.mixture;
@@ -289,6 +290,14 @@ impl Display<'_> {
             return;
         }
         match event {
+            Event::Skipped { pairs, examples } => {
+                let some: Vec<String> = examples.iter().map(u64::to_string).collect();
+                eprintln!(
+                    "mae: {pairs} training pairs are longer than train.max_tokens or model.max_positions and are left out \
+                     (numbers {}, …)",
+                    some.join(", ")
+                );
+            }
             Event::Epoch { epoch, updates, done } => {
                 self.bar = progress::bar(*updates, &format!("epoch {epoch}"));
                 self.bar.set_position(*done);

@@ -1,5 +1,7 @@
 //! A folder to run `mae` in, and what came of it.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use crate::cpu::gemm::{Mat, gemm};
+use crate::cpu::gemm::{Mat, Precision, gemm};
 use crate::cpu::{gemm as products, math, vectorised};
 use crate::ops::linear::into;
 use crate::{Ids, ParamId, Tape, Tensor, Var};
@@ -68,7 +68,14 @@ impl Tape<'_> {
             let n = range.len();
             let features = Mat::new(&x.values()[first * width..range.end * width], width);
             let mut logits = device.scratch(n * types);
-            gemm([n, types, width], features, vocabulary.t(), &mut logits, products::Into::Overwrite);
+            gemm(
+                [n, types, width],
+                features,
+                vocabulary.t(),
+                &mut logits,
+                products::Into::Overwrite,
+                Precision::Full,
+            );
             let targets = &loss.targets.values()[range.clone()];
             let gradient_wanted = free || dx.is_some();
             let per_row =
@@ -79,7 +86,14 @@ impl Tape<'_> {
             }
             if free {
                 let (gradient, held) = self.gradients().slot(loss.vocabulary);
-                gemm([types, width, n], Mat::new(&logits, types).t(), features, gradient, into(held));
+                gemm(
+                    [types, width, n],
+                    Mat::new(&logits, types).t(),
+                    features,
+                    gradient,
+                    into(held),
+                    Precision::Gradient,
+                );
             }
             if let Some(dx) = &mut dx {
                 let part = &mut dx[first * width..range.end * width];
@@ -89,6 +103,7 @@ impl Tape<'_> {
                     vocabulary,
                     part,
                     products::Into::Overwrite,
+                    Precision::Gradient,
                 );
             }
         }
@@ -109,6 +124,7 @@ impl Tape<'_> {
             words.t(),
             &mut logits,
             products::Into::Overwrite,
+            Precision::Full,
         );
         Tensor::new([rows, types], logits)
     }

@@ -1,6 +1,6 @@
 //! Linear layers: `Y = dropout(act(X·Wᵀ + b))`, X `[N, I]`, W `[O, I]`, b `[O]`, Y `[N, O]`.
 
-use crate::cpu::gemm::{Into, Mat, gemm};
+use crate::cpu::gemm::{Into, Mat, Precision, gemm};
 use crate::cpu::{for_rows, math, sum_rows};
 use crate::ops::RowFactors;
 use crate::rng::Dropout;
@@ -26,7 +26,8 @@ impl Tape<'_> {
         let dropout = self.next_dropout(dropout);
         let mut y = self.device().scratch(rows * cols);
         let w = Mat::new(self.params.values(weight), inner);
-        gemm([rows, cols, inner], Mat::new(x.values(), inner), w.t(), &mut y, Into::Overwrite);
+        let x_mat = Mat::new(x.values(), inner);
+        gemm([rows, cols, inner], x_mat, w.t(), &mut y, Into::Overwrite, Precision::Full);
         forward_tail(&mut y, self.params.values(bias), act, dropout);
 
         let tracked = x.tracked() || self.is_free(weight) || self.is_free(bias);
@@ -58,11 +59,12 @@ impl Tape<'_> {
                     Mat::new(input.values(), inner),
                     dw,
                     into(held),
+                    Precision::Gradient,
                 );
             });
             let w = Mat::new(backward.params.values(weight), inner);
             backward.input(&input, |dx, held| {
-                gemm([rows, inner, cols], Mat::new(&dz, cols), w, dx, into(held));
+                gemm([rows, inner, cols], Mat::new(&dz, cols), w, dx, into(held), Precision::Gradient);
             });
         });
         y

@@ -1,5 +1,6 @@
 //! `mae bench`: how fast this machine trains and translates, beside a peer in the same run.
 
+mod decode;
 mod peer;
 mod shapes;
 mod train;
@@ -16,12 +17,14 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Train(train::Args),
+    Decode(decode::Args),
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Train(args) => train::run(args)?,
+        What::Decode(args) => decode::run(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,8 +8,11 @@ use serde::Deserialize;
 /// What a peer prints of one measurement; other fields are passed over.
 #[derive(Debug, Deserialize)]
 pub struct Line {
-    /// The kind of step, `F` or `G`, or the kind of search.
+    /// The kind of step, `F` or `G`, where steps are measured.
+    #[serde(default)]
     pub step: String,
+    /// The beam, where search is measured.
+    pub beam: Option<usize>,
     /// Target tokens per second, padding not counted.
     #[serde(rename = "target_tokens_per_s")]
     pub tokens_per_s: f64,

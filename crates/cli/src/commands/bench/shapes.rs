@@ -3,7 +3,7 @@
 use anyhow::Result;
 use mae_data::vocab::{EOS, VocabOptions};
 use mae_data::{BatchSampler, MemoryDataset, PackedBatch, ParallelDataset, SamplerOptions, Sentences, Vocab};
-use mae_engine::Rng;
+use mae_engine::{Rng, Stream};
 use mae_model::ModelConfig;
 use mae_train::RunConfig;
 use mae_train::config::assignment;
@@ -82,14 +82,8 @@ pub fn batches(
         let normal = |column: u32| f64::from(stream.normal(i, column));
         let source = length((3.0 + 0.62 * normal(0)).exp());
         let target = length(source as f64 * (-0.05 + 0.18 * normal(1)).exp());
-        for (data, len, types, column) in
-            [(&mut sources, source, shape.src_vocab, 1000), (&mut targets, target, shape.tgt_vocab, 2000)]
-        {
-            let word = |j: usize| 4 + (stream.uniform(i, column + j as u32) * (types - 4) as f32) as u32;
-            let mut ids: Vec<u32> = (0..len - 1).map(|j| word(j).min(types as u32 - 1)).collect();
-            ids.push(EOS);
-            data.push(&ids);
-        }
+        sources.push(&random_sentence(stream, i, 1000, source, shape.src_vocab));
+        targets.push(&random_sentence(stream, i, 2000, target, shape.tgt_vocab));
     }
     let vocab =
         std::sync::Arc::new(Vocab::from_counts(std::iter::empty::<(&str, u64)>(), VocabOptions::default()));
@@ -107,4 +101,10 @@ pub fn batches(
     };
     let sampler = BatchSampler::new(&data.lengths(), options)?;
     Ok(sampler.epoch(1).iter().take(count).map(|ids| PackedBatch::from_pairs(&data, ids)).collect())
+}
+
+/// `len` ids, the end mark last, drawn from row `row` of the stream.
+pub fn random_sentence(stream: Stream, row: u32, column: u32, len: usize, types: usize) -> Vec<u32> {
+    let word = |j: usize| 4 + (stream.uniform(row, column + j as u32) * (types - 4) as f32) as u32;
+    (0..len - 1).map(|j| word(j).min(types as u32 - 1)).chain([EOS]).collect()
 }

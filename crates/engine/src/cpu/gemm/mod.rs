@@ -4,7 +4,12 @@
 //! linear layer (`X·Wᵀ`, `dY·W`, `dYᵀ·X`) need no copies by the caller.
 //!
 //! Two kernels: `amx` on Linux and processors with AMX-BF16, `portable` elsewhere and for products too small
-//! for AMX. The environment variable `MAE_CPU_GEMM=portable` forces the latter, for tests and benchmarks.
+//! for AMX. On AMX, products that make gradients may take half the time at a lower [`Precision`]: the noise that
+//! sampling and dropout leave in a gradient is orders of magnitude larger. The forward pass does not, so losses,
+//! logits and scores have the accuracy of `f32`.
+//!
+//! The environment variable `MAE_CPU_GEMM` changes this, for tests and benchmarks: `portable` uses that kernel
+//! everywhere, `full` uses AMX at full precision everywhere.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
@@ -52,10 +57,20 @@ pub enum Into {
     Add,
 }
 
+/// How exact a product is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// As accurate as `f32`.
+    Full,
+    /// For gradients: on AMX, three of the six products of parts. What is left out of each product of two values
+    /// is about 2⁻¹⁷ of it, and never more than 2⁻¹⁵, with either sign, so that it averages out over the sum.
+    Gradient,
+}
+
 /// `C[m,n] (+)= A[m,k] · B[k,n]`, `c` row-major with rows of `n` values.
 ///
 /// The result does not depend on the number of threads.
-pub fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: Into) {
+pub fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: Into, precision: Precision) {
     assert_eq!(c.len(), m * n, "gemm: C is {m}x{n}");
     assert_eq!(a.data.len(), m * k, "gemm: A is {m}x{k}");
     assert_eq!(b.data.len(), k * n, "gemm: B is {k}x{n}");
@@ -70,16 +85,20 @@ pub fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: 
     }
     let _metered = meter::start(2 * m * n * k);
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    if kernel() == Kernel::Amx && amx::pays([m, n, k], b) {
-        return amx::gemm([m, n, k], a, b, c, into);
+    if kernel() != Kernel::Portable && amx::pays([m, n, k], b) {
+        return match (kernel(), precision) {
+            (Kernel::Amx, Precision::Gradient) => amx::gemm::<2>([m, n, k], a, b, c, into),
+            _ => amx::gemm::<3>([m, n, k], a, b, c, into),
+        };
     }
     portable::gemm([m, n, k], a, b, c, into);
 }
 
-/// The kernel that large products run on: `"amx"` or `"portable"`.
+/// The kernel that large products run on: `"amx"`, `"amx-full"` (gradients too) or `"portable"`.
 pub fn kernel_name() -> &'static str {
     match kernel() {
         Kernel::Amx => "amx",
+        Kernel::AmxFull => "amx-full",
         Kernel::Portable => "portable",
     }
 }
@@ -87,6 +106,8 @@ pub fn kernel_name() -> &'static str {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kernel {
     Amx,
+    /// AMX at full precision, whatever is asked for.
+    AmxFull,
     Portable,
 }
 
@@ -94,8 +115,14 @@ enum Kernel {
 fn kernel() -> Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
     *KERNEL.get_or_init(|| {
-        let forced = std::env::var_os("MAE_CPU_GEMM").is_some_and(|name| name == "portable");
-        if !forced && amx_available() { Kernel::Amx } else { Kernel::Portable }
+        let forced = |name: &str| std::env::var_os("MAE_CPU_GEMM").is_some_and(|value| value == name);
+        if forced("portable") || !amx_available() {
+            Kernel::Portable
+        } else if forced("full") {
+            Kernel::AmxFull
+        } else {
+            Kernel::Amx
+        }
     })
 }
 

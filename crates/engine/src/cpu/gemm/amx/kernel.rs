@@ -1,12 +1,14 @@
 //! The innermost product: a 32 x 32 block of `C` held in four tiles while a run of the depth is summed.
 
 use super::cpu::ConfiguredTiles;
-use super::pack::{PANEL, Panel, STEP_TILES, Tile};
+use super::pack::{PANEL, Panel, Tile, step_tiles};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
 /// Bytes of the tiles ahead that are fetched in each step.
-pub(super) const AHEAD_PER_STEP: usize = 12 * 64;
+pub(super) const fn ahead_per_step<const PARTS: usize>() -> usize {
+    PARTS * 256
+}
 
 /// A block of `C` in memory: `rows` x `cols` values, at most [`PANEL`] each, `stride` values from row to row.
 pub(super) struct Block {
@@ -56,7 +58,7 @@ macro_rules! load_b {
     };
 }
 
-/// Fetches a third of what a step fetches ahead.
+/// Fetches 256 of the bytes ahead, given their offset.
 macro_rules! fetch {
     ($at:literal) => {
         concat!(
@@ -68,6 +70,56 @@ macro_rules! fetch {
     };
 }
 
+/// Fetches two rows of the block, to be written soon.
+macro_rules! fetch_block {
+    () => {
+        "prefetchw [{block}]
+         prefetchw [{block} + 64]
+         prefetchw [{block} + {block_row}]
+         prefetchw [{block} + {block_row} + 64]"
+    };
+}
+
+/// Sums the given products over all steps; parts lie 2048 bytes apart.
+///
+/// Tiles are configured at full size, and the four that are stored are as large as `sums`. Fetching is allowed
+/// at any address. So it is only up to the caller that the panels hold `steps` steps of `PARTS` parts.
+macro_rules! sum_steps {
+    ([$parts:ident, $steps:ident, $a:ident, $b:ident, $sums:ident, $block:ident, $ahead:ident], $($line:expr,)+) => {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            $($line,)+
+            "add {a}, {step}",
+            "add {b}, {step}",
+            "add {ahead}, {ahead_step}",
+            "lea {block}, [{block} + {block_row}*2]",
+            "dec {steps}",
+            "jnz 2b",
+            "tilestored [{sums} + {row}*2], tmm0",
+            "tilestored [{sums} + {row}*2 + 64], tmm1",
+            "tilestored [{sums} + {row}*2 + 2048], tmm2",
+            "tilestored [{sums} + {row}*2 + 2048 + 64], tmm3",
+            a = inout(reg) $a.as_ptr() => _,
+            b = inout(reg) $b.as_ptr() => _,
+            row = in(reg) 64usize,
+            step = const size_of::<Tile>() * step_tiles::<$parts>(),
+            steps = inout(reg) $steps => _,
+            sums = in(reg) $sums,
+            block = inout(reg) $block.start => _,
+            block_row = in(reg) $block.stride * size_of::<f32>(),
+            ahead = inout(reg) $ahead => _,
+            ahead_step = const ahead_per_step::<$parts>(),
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        )
+    };
+}
+
 impl Kernel {
     pub(super) fn new() -> Self {
         Self { _tiles: ConfiguredTiles::new(), sums: Sums([[0.0; PANEL]; PANEL]) }
@@ -75,12 +127,12 @@ impl Kernel {
 
     /// `block = A·B`, or `block += A·B` if `add`, for one panel of each operand.
     ///
-    /// Meanwhile [`AHEAD_PER_STEP`] bytes per step from `ahead` on are fetched into the second-level cache.
+    /// Meanwhile [`ahead_per_step`] bytes per step from `ahead` on are fetched into the second-level cache.
     ///
     /// # Safety
     ///
     /// `block` must be valid for reads and writes, and no other thread may touch it during the call.
-    pub(super) unsafe fn multiply(
+    pub(super) unsafe fn multiply<const PARTS: usize>(
         &mut self,
         a: Panel<'_>,
         b: Panel<'_>,
@@ -88,7 +140,7 @@ impl Kernel {
         add: bool,
         ahead: *const Tile,
     ) {
-        self.sum_products(a, b, block, ahead);
+        self.sum_products::<PARTS>(a, b, block, ahead);
         // SAFETY: AVX-512 is there, or there would be no `ConfiguredTiles`; the caller vouches for the block.
         unsafe { self.write_sums(block, add) };
     }
@@ -118,66 +170,58 @@ impl Kernel {
     }
 
     /// Multiplies two panels in tiles and stores the tiles.
-    fn sum_products(&mut self, a: Panel<'_>, b: Panel<'_>, block: &Block, ahead: *const Tile) {
-        let steps = a.len() / STEP_TILES;
-        assert!(steps > 0 && a.len() == steps * STEP_TILES && b.len() == a.len());
-        // The six kept products of parts are taken in an order that changes one operand at a time, the small
-        // ones first; parts lie 2048 bytes apart. Each step also fetches two rows of the block, written soon.
-        //
-        // SAFETY: the loop reads `steps` steps of `size_of::<Tile>() * STEP_TILES` bytes from each panel, which
-        // is what the assertion says they hold. Tiles are configured at full size, and four of them are as large
-        // as `sums`. Fetching is allowed at any address.
+    ///
+    /// The kept products of parts are taken in an order that changes one operand at a time, the small ones first
+    /// where there are six (of three, none is small enough to matter to the rounding of the others).
+    fn sum_products<const PARTS: usize>(
+        &mut self,
+        a: Panel<'_>,
+        b: Panel<'_>,
+        block: &Block,
+        ahead: *const Tile,
+    ) {
+        let steps = a.len() / step_tiles::<PARTS>();
+        assert!(steps > 0 && a.len() == steps * step_tiles::<PARTS>() && b.len() == a.len());
+        let sums = &mut self.sums;
+        // SAFETY: the loops read `steps` steps of `size_of::<Tile>() * step_tiles::<PARTS>()` bytes from each
+        // panel, which is what the assertion says they hold.
         unsafe {
-            asm!(
-                "tilezero tmm0",
-                "tilezero tmm1",
-                "tilezero tmm2",
-                "tilezero tmm3",
-                "2:",
-                load_a!("4096"),
-                load_b!("0"),
-                products!(),
-                "prefetchw [{block}]",
-                "prefetchw [{block} + 64]",
-                load_a!("2048"),
-                products!(),
-                "prefetchw [{block} + {block_row}]",
-                "prefetchw [{block} + {block_row} + 64]",
-                load_b!("2048"),
-                products!(),
-                fetch!("0"),
-                load_a!("0"),
-                products!(),
-                fetch!("256"),
-                load_b!("4096"),
-                products!(),
-                fetch!("512"),
-                load_b!("0"),
-                products!(),
-                "add {a}, {step}",
-                "add {b}, {step}",
-                "add {ahead}, {ahead_step}",
-                "lea {block}, [{block} + {block_row}*2]",
-                "dec {steps}",
-                "jnz 2b",
-                "tilestored [{sums} + {row}*2], tmm0",
-                "tilestored [{sums} + {row}*2 + 64], tmm1",
-                "tilestored [{sums} + {row}*2 + 2048], tmm2",
-                "tilestored [{sums} + {row}*2 + 2048 + 64], tmm3",
-                a = inout(reg) a.as_ptr() => _,
-                b = inout(reg) b.as_ptr() => _,
-                row = in(reg) 64usize,
-                step = const size_of::<Tile>() * STEP_TILES,
-                steps = inout(reg) steps => _,
-                sums = in(reg) &mut self.sums,
-                block = inout(reg) block.start => _,
-                block_row = in(reg) block.stride * size_of::<f32>(),
-                ahead = inout(reg) ahead => _,
-                ahead_step = const AHEAD_PER_STEP,
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack),
-            );
+            match PARTS {
+                2 => sum_steps!(
+                    [PARTS, steps, a, b, sums, block, ahead],
+                    load_a!("2048"),
+                    load_b!("0"),
+                    products!(),
+                    fetch_block!(),
+                    load_a!("0"),
+                    products!(),
+                    fetch!("0"),
+                    load_b!("2048"),
+                    products!(),
+                    fetch!("256"),
+                ),
+                3 => sum_steps!(
+                    [PARTS, steps, a, b, sums, block, ahead],
+                    load_a!("4096"),
+                    load_b!("0"),
+                    products!(),
+                    fetch_block!(),
+                    load_a!("2048"),
+                    products!(),
+                    load_b!("2048"),
+                    products!(),
+                    fetch!("0"),
+                    load_a!("0"),
+                    products!(),
+                    fetch!("256"),
+                    load_b!("4096"),
+                    products!(),
+                    fetch!("512"),
+                    load_b!("0"),
+                    products!(),
+                ),
+                _ => unreachable!("two or three parts"),
+            }
         }
     }
 }

@@ -1,9 +1,12 @@
-//! Products on AMX tiles, with the accuracy of `f32`.
+//! Products on AMX tiles, with the accuracy of `f32` or, for gradients, in half the time.
 //!
-//! AMX multiplies bf16 values (8 significant bits) and sums in `f32`. Each `f32` is split into three bf16 parts
-//! that add up to it, `a = a₁ + a₂ + a₃`, and of the nine products of parts the six that matter are summed:
-//! `a₁b₁ + a₁b₂ + a₂b₁ + a₂b₂ + a₁b₃ + a₃b₁`. The three left out are below the rounding of `f32`. Six bf16
-//! products on AMX still take less time than one `f32` product on AVX-512.
+//! AMX multiplies bf16 values (8 significant bits) and sums in `f32`. At full precision each `f32` is split into
+//! three bf16 parts that add up to it, `a = a₁ + a₂ + a₃`, and of the nine products of parts the six that matter
+//! are summed: `a₁b₁ + a₁b₂ + a₂b₁ + a₂b₂ + a₁b₃ + a₃b₁`. The three left out are below the rounding of `f32`. Six
+//! bf16 products on AMX still take less time than one `f32` product on AVX-512.
+//!
+//! For gradients there are two parts, 16 bits, and three products: `a₁b₁ + a₁b₂ + a₂b₁`. Relative to `ab`,
+//! rounding to two parts costs up to 2⁻¹⁷ for each operand, and `a₂b₂` is up to 2⁻¹⁶.
 //!
 //! Two limits differ from plain `f32`: values beyond the largest bf16 (3.39e38) count as infinite, and what
 //! falls below the smallest normal `f32` (1.2e-38) is flushed to zero, including the smaller parts.
@@ -20,7 +23,7 @@ pub(super) use cpu::available;
 
 use super::{Into, Mat};
 use kernel::{Block, Kernel};
-use pack::{Operand, PANEL, STEP, STEP_TILES, Tile};
+use pack::{Operand, PANEL, STEP, Tile, step_tiles};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::ops::Range;
@@ -67,7 +70,13 @@ pub(super) fn pays([m, n, k]: [usize; 3], b: Mat<'_>) -> bool {
     m >= least_rows && n >= 128 && k >= 32 && m * n * k >= least_products
 }
 
-pub(super) fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: Into) {
+pub(super) fn gemm<const PARTS: usize>(
+    [m, n, k]: [usize; 3],
+    a: Mat<'_>,
+    b: Mat<'_>,
+    c: &mut [f32],
+    into: Into,
+) {
     assert!(available(), "AMX is not available");
     let (a, b) = (Operand::rows_of(a, m, k), Operand::columns_of(b, n, k));
     let stream_a = m >= n;
@@ -76,30 +85,32 @@ pub(super) fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32],
 
     let panels = shared.lines.div_ceil(PANEL);
     let all_steps = k.div_ceil(STEP);
-    let steps_at_once = (MAX_SHARED_TILES / (panels * STEP_TILES * RUN_STEPS)).max(1) * RUN_STEPS;
+    let steps_at_once = (MAX_SHARED_TILES / (panels * step_tiles::<PARTS>() * RUN_STEPS)).max(1) * RUN_STEPS;
     // Moves to a thread of the pool once, rather than with every parallel loop.
     rayon::scope(|_| {
         for first in (0..all_steps).step_by(steps_at_once) {
             let steps = first..all_steps.min(first + steps_at_once);
-            with_tiles(&SHARED, panels * steps.len() * STEP_TILES, |tiles| {
-                pack_shared(&shared, &steps, tiles);
-                multiply_streamed(&streamed, tiles, &steps, &out, into);
+            with_tiles(&SHARED, panels * steps.len() * step_tiles::<PARTS>(), |tiles| {
+                pack_shared::<PARTS>(&shared, &steps, tiles);
+                multiply_streamed::<PARTS>(&streamed, tiles, &steps, &out, into);
             });
         }
     });
 }
 
 /// Packs the given steps of all panels, panel after panel.
-fn pack_shared(shared: &Operand<'_>, steps: &Range<usize>, tiles: &mut [Tile]) {
-    tiles.par_chunks_exact_mut(STEP_TILES).with_min_len(RUN_STEPS).enumerate().for_each(|(i, step)| {
-        let (panel, depth) = (i / steps.len(), (steps.start + i % steps.len()) * STEP);
-        // SAFETY: AMX, and with it AVX-512, is available: `gemm` has checked.
-        unsafe { shared.pack_step(panel * PANEL, depth, step) };
-    });
+fn pack_shared<const PARTS: usize>(shared: &Operand<'_>, steps: &Range<usize>, tiles: &mut [Tile]) {
+    tiles.par_chunks_exact_mut(step_tiles::<PARTS>()).with_min_len(RUN_STEPS).enumerate().for_each(
+        |(i, step)| {
+            let (panel, depth) = (i / steps.len(), (steps.start + i % steps.len()) * STEP);
+            // SAFETY: AMX, and with it AVX-512, is available: `gemm` has checked.
+            unsafe { shared.pack_step::<PARTS>(panel * PANEL, depth, step) };
+        },
+    );
 }
 
 /// Multiplies all lines of the streamed operand with the packed panels of the shared one.
-fn multiply_streamed(
+fn multiply_streamed<const PARTS: usize>(
     streamed: &Operand<'_>,
     shared: &[Tile],
     steps: &Range<usize>,
@@ -112,34 +123,41 @@ fn multiply_streamed(
     (0..streamed.lines.div_ceil(task_lines)).into_par_iter().with_max_len(1).for_each(|task| {
         let first = task * task_lines;
         let lines = first..streamed.lines.min(first + task_lines);
-        with_tiles(&STREAMED, lines.len().div_ceil(PANEL) * RUN_STEPS * STEP_TILES, |tiles| {
+        with_tiles(&STREAMED, lines.len().div_ceil(PANEL) * RUN_STEPS * step_tiles::<PARTS>(), |tiles| {
             for start in steps.clone().step_by(RUN_STEPS) {
                 let run = start..steps.end.min(start + RUN_STEPS);
-                let packed = &mut tiles[..lines.len().div_ceil(PANEL) * run.len() * STEP_TILES];
-                pack_lines(streamed, &lines, &run, packed);
-                let panels = lines.clone().step_by(PANEL).zip(packed.chunks_exact(run.len() * STEP_TILES));
-                let shared = shared.chunks_exact(steps.len() * STEP_TILES);
+                let packed = &mut tiles[..lines.len().div_ceil(PANEL) * run.len() * step_tiles::<PARTS>()];
+                pack_lines::<PARTS>(streamed, &lines, &run, packed);
+                let panels =
+                    lines.clone().step_by(PANEL).zip(packed.chunks_exact(run.len() * step_tiles::<PARTS>()));
+                let shared = shared.chunks_exact(steps.len() * step_tiles::<PARTS>());
                 let shared = shared.map(|panel| {
-                    &panel[(run.start - steps.start) * STEP_TILES..(run.end - steps.start) * STEP_TILES]
+                    &panel[(run.start - steps.start) * step_tiles::<PARTS>()
+                        ..(run.end - steps.start) * step_tiles::<PARTS>()]
                 });
                 let add = into == Into::Add || start > 0;
                 // SAFETY: tasks own disjoint streamed lines, so no other task touches these lines of C.
-                unsafe { multiply_panels(panels, shared, out, add) };
+                unsafe { multiply_panels::<PARTS>(panels, shared, out, add) };
             }
         });
     });
 }
 
 /// Packs a run of steps of some streamed lines, panel after panel.
-fn pack_lines(streamed: &Operand<'_>, lines: &Range<usize>, run: &Range<usize>, tiles: &mut [Tile]) {
+fn pack_lines<const PARTS: usize>(
+    streamed: &Operand<'_>,
+    lines: &Range<usize>,
+    run: &Range<usize>,
+    tiles: &mut [Tile],
+) {
     let (panels, steps) = (lines.len().div_ceil(PANEL), run.len());
     for i in 0..panels * steps {
         // Reads on along stored rows.
         let (panel, step) =
             if streamed.stored_rows_are_lines { (i / steps, i % steps) } else { (i % panels, i / panels) };
-        let tiles = &mut tiles[(panel * steps + step) * STEP_TILES..][..STEP_TILES];
+        let tiles = &mut tiles[(panel * steps + step) * step_tiles::<PARTS>()..][..step_tiles::<PARTS>()];
         // SAFETY: AMX, and with it AVX-512, is available: `gemm` has checked.
-        unsafe { streamed.pack_step(lines.start + panel * PANEL, (run.start + step) * STEP, tiles) };
+        unsafe { streamed.pack_step::<PARTS>(lines.start + panel * PANEL, (run.start + step) * STEP, tiles) };
     }
 }
 
@@ -148,7 +166,7 @@ fn pack_lines(streamed: &Operand<'_>, lines: &Range<usize>, run: &Range<usize>, 
 /// # Safety
 ///
 /// No other thread may touch the lines of `C` that belong to the streamed panels.
-unsafe fn multiply_panels<'a>(
+unsafe fn multiply_panels<'a, const PARTS: usize>(
     streamed: impl Iterator<Item = (usize, &'a [Tile])> + Clone,
     shared: impl Iterator<Item = &'a [Tile]>,
     out: &Output,
@@ -166,8 +184,9 @@ unsafe fn multiply_panels<'a>(
                 (panel, streamed, shared_line, streamed_line)
             };
             // SAFETY: the block lies inside C, in lines the caller has to itself.
-            unsafe { kernel.multiply(a, b, &out.block(row, col), add, ahead) };
-            ahead = ahead.wrapping_byte_add(a.len() / STEP_TILES * kernel::AHEAD_PER_STEP);
+            unsafe { kernel.multiply::<PARTS>(a, b, &out.block(row, col), add, ahead) };
+            ahead =
+                ahead.wrapping_byte_add(a.len() / step_tiles::<PARTS>() * kernel::ahead_per_step::<PARTS>());
         }
     }
 }

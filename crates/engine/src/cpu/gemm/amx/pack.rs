@@ -1,8 +1,8 @@
 //! Splitting `f32` operands into bf16 parts, laid out as AMX tiles.
 //!
 //! An operand is a set of *lines* (rows of `A`, columns of `B`), each `depth` values long. 32 lines make a
-//! panel; a panel is a run of *steps*, each 32 values deep; a step is six tiles: two halves of 16 lines for
-//! each of the three parts. The kernel then reads both operands strictly forwards.
+//! panel; a panel is a run of *steps*, each 32 values deep; a step is two tiles per part: two halves of 16
+//! lines. The kernel then reads both operands strictly forwards.
 //!
 //! `tdpbf16ps` multiplies pairs of neighbouring bf16 values. A sum has no order, so values `i` and `i + 16` of
 //! a step are paired instead of `2i` and `2i + 1`, in both operands: pairs then come from two vectors lane by
@@ -15,8 +15,10 @@ use std::arch::x86_64::*;
 pub(super) const PANEL: usize = 32;
 /// Depth of one step.
 pub(super) const STEP: usize = 32;
-/// Tiles in one step of a panel: three parts of two halves.
-pub(super) const STEP_TILES: usize = 6;
+/// Tiles in one step of a panel: two halves of each part.
+pub(super) const fn step_tiles<const PARTS: usize>() -> usize {
+    2 * PARTS
+}
 
 const HALF: usize = 16;
 
@@ -70,8 +72,8 @@ impl<'a> Operand<'a> {
 
     /// Packs one step of the panel that starts at `line`; what lies beyond the operand becomes zero.
     #[target_feature(enable = "avx512f")]
-    pub(super) fn pack_step(&self, line: usize, depth: usize, step: &mut [Tile]) {
-        assert_eq!(step.len(), STEP_TILES);
+    pub(super) fn pack_step<const PARTS: usize>(&self, line: usize, depth: usize, step: &mut [Tile]) {
+        assert_eq!(step.len(), step_tiles::<PARTS>());
         let turned = (self.tile_rows == TileRows::Lines) != self.stored_rows_are_lines;
         for half in 0..2 {
             let line = line + half * HALF;
@@ -79,11 +81,11 @@ impl<'a> Operand<'a> {
             if turned {
                 let (first, second) = (first.transposed(), second.transposed());
                 for row in 0..16 {
-                    store_parts(split_pairs(first[row], second[row]), step, half, row);
+                    store_parts(split_pairs::<PARTS>(first[row], second[row]), step, half, row);
                 }
             } else {
                 for row in 0..16 {
-                    store_parts(split_pairs(first.row(row), second.row(row)), step, half, row);
+                    store_parts(split_pairs::<PARTS>(first.row(row), second.row(row)), step, half, row);
                 }
             }
         }
@@ -143,27 +145,48 @@ impl Square<'_> {
 
 /// The bf16 parts of two vectors, largest part first, as pairs of (`low`, `high`).
 ///
-/// Each part is the rounding of what the parts before it leave, so its error has either sign and the products
-/// of parts left out of the sum are below 2⁻²⁶ of the whole. Three parts of 8 bits hold all 24 bits of an
-/// `f32` (unless the last is subnormal), so the last needs no rounding: cutting it is exact, and keeps NaN.
+/// Each part is the rounding of what the parts before it leave, so its error has either sign. Two parts are
+/// within 2⁻¹⁷ of the whole. Three parts of 8 bits hold all 24 bits of an `f32` (unless the last is subnormal).
 /// An infinite value leaves `inf - inf = NaN`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn split_pairs(low: __m512, high: __m512) -> [__m512i; 3] {
-    let (low_1, low) = round_off(low);
-    let (high_1, high) = round_off(high);
-    let (low_2, low_3) = round_off(low);
-    let (high_2, high_3) = round_off(high);
-    [pair(low_1, high_1), pair(low_2, high_2), pair(low_3, high_3)]
+fn split_pairs<const PARTS: usize>(mut low: __m512, mut high: __m512) -> [__m512i; PARTS] {
+    let mut parts = [_mm512_setzero_si512(); PARTS];
+    let (last, others) = parts.split_last_mut().expect("some parts");
+    for part in others {
+        let ((low_part, low_rest), (high_part, high_rest)) = (round_off(low), round_off(high));
+        *part = pair(low_part, high_part);
+        (low, high) = (low_rest, high_rest);
+    }
+    // The third part needs no rounding: cutting it is exact, and keeps NaN.
+    *last = if PARTS == 3 { pair(low, high) } else { rounded_pair(low, high) };
+    parts
+}
+
+/// Two vectors rounded to bf16, as [`pair`] puts them; NaN in either makes a pair of NaN.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn rounded_pair(low: __m512, high: __m512) -> __m512i {
+    // Rounding up could carry a NaN over into a zero.
+    let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(low, high);
+    let rounded = pair(add_half(low), add_half(high));
+    _mm512_mask_set1_epi32(rounded, nan, !0)
 }
 
 /// A value rounded to bf16 (ties away from zero), and the exact rest.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn round_off(value: __m512) -> (__m512, __m512) {
-    let above_half = _mm512_add_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(0x8000));
-    let rounded = _mm512_castsi512_ps(_mm512_and_si512(above_half, _mm512_set1_epi32(!0xffff)));
+    let rounded = _mm512_and_si512(_mm512_castps_si512(add_half(value)), _mm512_set1_epi32(!0xffff));
+    let rounded = _mm512_castsi512_ps(rounded);
     (rounded, _mm512_sub_ps(value, rounded))
+}
+
+/// Moves a value up by half of the last bit of a bf16, so that cutting rounds it.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn add_half(value: __m512) -> __m512 {
+    _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(value), _mm512_set1_epi32(0x8000)))
 }
 
 /// The upper halves of two vectors, lane by lane: `low`'s in the lower half.
@@ -178,7 +201,7 @@ fn pair(low: __m512, high: __m512) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store_parts(parts: [__m512i; 3], step: &mut [Tile], half: usize, row: usize) {
+fn store_parts<const PARTS: usize>(parts: [__m512i; PARTS], step: &mut [Tile], half: usize, row: usize) {
     for (part, value) in parts.into_iter().enumerate() {
         let to = &mut step[part * 2 + half].0[row];
         // SAFETY: `to` is 64 writable bytes, and rows of a tile are aligned to 64 bytes.

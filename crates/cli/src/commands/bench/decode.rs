@@ -1,0 +1,131 @@
+//! `mae bench decode`: sentences and tokens per second of greedy and beam search.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use mae_data::{MemoryDataset, PackedBatch, Sentences};
+use mae_decode::{SearchOptions, search};
+use mae_engine::{Device, Rng};
+use mae_model::{ExpertMode, Translator};
+use serde::Serialize;
+
+use super::peer;
+use super::shapes::{Shape, random_sentence};
+
+/// Translation speed: greedy and beam search with random weights and a fixed length.
+#[derive(clap::Args)]
+#[command(after_help = "Example, from the repository's root, with PyTorch installed:
+  mae bench decode --threads 2 --peer \"python3 tools/oracle/decode_bench.py\"")]
+pub struct Args {
+    /// Systems to measure: base, mae7, mae6, …
+    #[arg(long, value_delimiter = ',', default_value = "base,mae7", value_name = "NAMES")]
+    variants: Vec<String>,
+    /// Beams to measure; 1 is greedy.
+    #[arg(long, value_delimiter = ',', default_value = "1,5", value_name = "N,…")]
+    beams: Vec<usize>,
+    /// Sentences to translate, all in one batch.
+    #[arg(long, default_value_t = 32)]
+    sentences: usize,
+    /// Tokens of each source and of each translation.
+    #[arg(long, default_value_t = 25)]
+    length: usize,
+    #[command(flatten)]
+    shape: Shape,
+    /// Command of a peer that takes the same flags and prints JSON lines.
+    #[arg(long, value_name = "COMMAND")]
+    peer: Option<String>,
+    /// Print one JSON object per measurement.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One measurement.
+#[derive(Serialize)]
+struct Measurement<'a> {
+    variant: &'a str,
+    beam: usize,
+    threads: usize,
+    sentences_per_s: f64,
+    tokens_per_s: f64,
+    peer_tokens_per_s: Option<f64>,
+    ratio_to_peer: Option<f64>,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<()> {
+    ensure!(args.sentences > 0 && args.length > 1, "--sentences must be above 0 and --length above 1");
+    let threads = rayon::current_num_threads();
+    let stream = Rng::new(2, 0).stream(0);
+    let sources: MemoryDataset = (0..args.sentences)
+        .map(|i| random_sentence(stream, i as u32, 0, args.length, args.shape.src_vocab))
+        .collect();
+    let ids: Vec<u32> = (0..args.sentences as u32).collect();
+    let batch = PackedBatch::from_sources(&Sentences::Memory(sources), &ids);
+    for variant in &args.variants {
+        let config = args.shape.config(variant)?;
+        let types = [args.shape.src_vocab, args.shape.tgt_vocab];
+        let model = Translator::new(&config.model, types, &Device::cpu(), 1)?;
+        let peers = match &args.peer {
+            None => Vec::new(),
+            Some(command) => peer::run(command, &peer_flags(&args, variant, threads))?,
+        };
+        for &beam in &args.beams {
+            // The end mark is neither allowed earlier nor left out later: every translation has the same length.
+            let (min_len, max_len_b) = (args.length - 1, args.length - 1);
+            let options = SearchOptions { beam, min_len, max_len_b, ..SearchOptions::default() };
+            options.check()?;
+            search(&model, &batch, &options, &ExpertMode::Mix);
+            let begun = Instant::now();
+            let found = search(&model, &batch, &options, &ExpertMode::Mix);
+            let seconds = begun.elapsed().as_secs_f64();
+            let tokens: usize =
+                found.iter().filter_map(|best| best.first()).map(|best| best.tokens.len()).sum();
+            let tokens_per_s = tokens as f64 / seconds;
+            let peer = peers.iter().find(|line| line.beam == Some(beam)).map(|line| line.tokens_per_s);
+            report(
+                &args,
+                &Measurement {
+                    variant,
+                    beam,
+                    threads,
+                    sentences_per_s: args.sentences as f64 / seconds,
+                    tokens_per_s,
+                    peer_tokens_per_s: peer,
+                    ratio_to_peer: peer.map(|peer| tokens_per_s / peer),
+                },
+            );
+        }
+    }
+    Ok(())
+}
+
+fn peer_flags(args: &Args, variant: &str, threads: usize) -> Vec<String> {
+    let beams: Vec<String> = args.beams.iter().map(usize::to_string).collect();
+    let own = [
+        ("variant", variant.to_owned()),
+        ("beams", beams.join(",")),
+        ("sentences", args.sentences.to_string()),
+        ("length", args.length.to_string()),
+        ("src-lengths", args.length.to_string()),
+        ("threads", threads.to_string()),
+    ];
+    let mut flags = args.shape.flags();
+    flags.extend(own.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]));
+    flags.push("--json".into());
+    flags
+}
+
+fn report(args: &Args, m: &Measurement<'_>) {
+    if args.json {
+        println!("{}", serde_json::to_string(m).expect("measurements can be written as JSON"));
+        return;
+    }
+    let kind = if m.beam == 1 { "greedy".to_owned() } else { format!("beam {}", m.beam) };
+    println!(
+        "{} {kind}, cpu, {} threads: {:.1} sentences/s, {:.0} target tokens/s",
+        m.variant, m.threads, m.sentences_per_s, m.tokens_per_s
+    );
+    if let (Some(peer), Some(ratio)) = (m.peer_tokens_per_s, m.ratio_to_peer) {
+        println!("  peer: {peer:.0} target tokens/s; ratio {ratio:.2}");
+    }
+}

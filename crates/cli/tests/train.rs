@@ -1,0 +1,176 @@
+//! `mae train` and `mae quickstart` as users run them: trained, killed, resumed, misused.
+
+mod common;
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Sandbox, lines};
+
+/// A prepared corpus of short sentences in which every word has its translation.
+fn corpus() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let words = ["eins", "zwei", "drei", "vier", "fünf", "sechs"];
+    let sentence = |i: usize, shift: usize| {
+        let picked = (0..2 + i % 4).map(|j| words[(i * 5 + j * (1 + i % 3) + shift) % 6]);
+        picked.collect::<Vec<_>>().join(" ")
+    };
+    for (split, from, to) in [("train", 0, 300), ("valid", 300, 320)] {
+        for (lang, shift) in [("de", 0), ("en", 1)] {
+            let text: Vec<String> = (from..to).map(|i| sentence(i, shift)).collect();
+            sandbox.write(&format!("{split}.{lang}"), lines(&text));
+        }
+    }
+    let files = ["--trainpref", "train", "--validpref", "valid", "--destdir", "bin", "--bpe", "20"];
+    sandbox.mae(&["preprocess", "-s", "de", "-t", "en"], &files).succeeded();
+    sandbox
+}
+
+/// A model and a run small enough for a test.
+const SMALL: &[&str] = &[
+    "train",
+    "bin",
+    "--recipe",
+    "multi30k-mae7",
+    "--max-tokens",
+    "200",
+    "--log-interval",
+    "1",
+    "--threads",
+    "1",
+    "--set",
+    "model.encoder_embed_dim=32",
+    "--set",
+    "model.encoder_ffn_embed_dim=48",
+    "--set",
+    "model.mixture.gate_hidden=16",
+    "--set",
+    "train.gate_every_updates=3",
+    "--set",
+    "train.keep_last_epochs=0",
+];
+
+fn start(sandbox: &Sandbox, more: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_mae"))
+        .args(SMALL)
+        .args(more)
+        .current_dir(sandbox.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts")
+}
+
+/// Waits until the run in `folder` has logged `updates` updates.
+fn wait_for(sandbox: &Sandbox, folder: &str, updates: usize) {
+    let (log, begun) = (sandbox.path(folder).join("log.jsonl"), Instant::now());
+    while std::fs::read_to_string(&log).map_or(0, |text| text.matches("\"train\"").count()) < updates {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no {updates} updates in two minutes");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// (update, losses) of every line that the run in `folder` has logged.
+fn losses(sandbox: &Sandbox, folder: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(sandbox.path(folder).join("log.jsonl")).unwrap();
+    let events = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    events
+        .filter(|event| event["event"] != "epoch")
+        .map(|e| format!("{} {} {} {}", e["num_updates"], e["loss"], e["gate_loss"], e["gate_entropy"]))
+        .collect()
+}
+
+fn last_files(sandbox: &Sandbox, folder: &str) -> [Vec<u8>; 2] {
+    let last = sandbox.path(folder).join("checkpoint_last");
+    ["model.safetensors", "optimizer.safetensors"].map(|name| std::fs::read(last.join(name)).unwrap())
+}
+
+/// SIGTERM finishes the update, saves and exits with 0; SIGKILL loses what was not saved. Either way the same command
+/// goes on, and ends with the same bytes and the same log as a run that was left alone.
+#[test]
+fn killed_runs_resume_bit_for_bit() {
+    let sandbox = corpus();
+    let limits = ["--max-update", "150", "--save-interval-updates", "20"];
+    let run = |folder: &str| sandbox.mae(SMALL, &[&limits[..], &["--save-dir", folder]].concat());
+    run("whole").succeeded();
+    for (signal, folder) in [("-TERM", "terminated"), ("-KILL", "killed")] {
+        let child = start(&sandbox, &[&limits[..], &["--save-dir", folder]].concat());
+        wait_for(&sandbox, folder, 25);
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        if signal == "-TERM" {
+            assert!(output.status.success(), "{output:?}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains("stopped and saved"), "{output:?}");
+        }
+        run(folder).succeeded();
+        assert_eq!(losses(&sandbox, folder), losses(&sandbox, "whole"), "{signal}");
+        assert!(
+            last_files(&sandbox, folder) == last_files(&sandbox, "whole"),
+            "{signal}: weights or moments differ"
+        );
+    }
+}
+
+#[test]
+fn a_trained_model_translates_its_corpus() {
+    let sandbox = corpus();
+    let more = [
+        "--save-dir",
+        "run",
+        "--max-epoch",
+        "12",
+        "--lr",
+        "5e-3",
+        "--warmup-updates",
+        "30",
+        "--dropout",
+        "0",
+        "--eval-bleu",
+    ];
+    let shown = sandbox.mae(SMALL, &more);
+    assert!(shown.succeeded().contains("BLEU"), "{}", shown.stdout);
+    let out = sandbox.mae(&["generate", "run/checkpoint_best"], &["--source", "valid.de", "--plain"]);
+    sandbox.write("out.en", out.succeeded());
+    let score = sandbox.mae(&["score", "--sys", "out.en", "--ref", "valid.en"], &["--exact", "--json"]);
+    let score: serde_json::Value = serde_json::from_str(score.succeeded()).unwrap();
+    assert!(score.to_string().contains("bleu") || score.to_string().contains("score"), "{score}");
+    let equal = std::fs::read_to_string(sandbox.path("valid.en")).unwrap();
+    let right = equal.lines().zip(out.stdout.lines()).filter(|(a, b)| a == b).count();
+    assert!(right >= 15, "{right} of 20 lines are right:\n{}", out.stdout);
+}
+
+#[test]
+fn mistakes_are_told() {
+    let sandbox = corpus();
+    for (args, parts) in [
+        (&["--set", "train.lrr=1"][..], &["unknown key `train.lrr`", "`lr`"][..]),
+        (&["--set", "train.lr=fast"], &["train", "lr"]),
+        (&["--system", "mae9"], &["mae9", "between 1 and 7"]),
+        (&["--set", "model.encoder_attention_heads=7"], &["encoder_attention_heads = 7"]),
+        (&["--share-all-embeddings"], &["--joined-dictionary"]),
+        (&["--set", "train.max_tokens=1"], &["no usable sentence pairs"]),
+    ] {
+        let run = sandbox.mae(SMALL, &[args, &["--save-dir", "x", "--max-update", "1"]].concat());
+        parts.iter().for_each(|part| assert!(run.failed().contains(part), "{args:?}: {}", run.stderr));
+    }
+    let missing = sandbox.mae(&["train", "nowhere"], &[]);
+    assert!(missing.failed().contains("nowhere"), "{}", missing.stderr);
+    assert!(sandbox.mae(&["train", "bin", "--recipe", "nothing"], &[]).failed().contains("iwslt14-mae7"));
+}
+
+#[test]
+fn quickstart_tells_its_result_as_json() {
+    let sandbox = Sandbox::new();
+    let run = sandbox.mae(&["quickstart", "--pairs", "300", "--updates", "6", "--json"], &["--dir", "qs"]);
+    let report: serde_json::Value = serde_json::from_str(run.succeeded()).unwrap();
+    for key in ["exact_match", "bleu", "seconds", "entropy", "experts"] {
+        assert!(!report[key].is_null(), "{key}: {report}");
+    }
+    let shares = report["experts"]["encoder.layers.0.self_attn"].as_array().unwrap();
+    assert_eq!(shares.len(), 8);
+    assert!((shares.iter().map(|share| share.as_f64().unwrap()).sum::<f64>() - 1.0).abs() < 1e-6);
+    let shown = sandbox
+        .mae(&["quickstart", "--pairs", "300", "--updates", "2", "--system", "base"], &["--dir", "qs"]);
+    assert!(shown.succeeded().contains("exact match"), "{}", shown.stdout);
+    assert!(sandbox.mae(&["quickstart", "--pairs", "0"], &[]).failed().contains("--pairs"));
+}
