@@ -25,6 +25,9 @@ pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
 /// Rows that one task takes at a time. Fixed, so that partial sums over rows do not depend on the threads.
 pub(crate) const ROWS_PER_TASK: usize = 64;
 
+/// Rows whose sums make one partial sum.
+const SUMMED_ROWS: usize = 4 * ROWS_PER_TASK;
+
 /// Calls `body(first row, rows as one slice)` for runs of rows of a mutable matrix, in parallel.
 pub(crate) fn for_rows(matrix: &mut [f32], cols: usize, body: impl Fn(usize, &mut [f32]) + Sync) {
     if cols == 0 {
@@ -43,33 +46,49 @@ pub(crate) fn for_rows(matrix: &mut [f32], cols: usize, body: impl Fn(usize, &mu
     }
 }
 
-/// Sums over rows in a fixed order: `body(rows, partial)` adds the rows of its range to a zeroed `partial` of
-/// `width` values; the partials are added to (or replace) `total` in order.
-pub(crate) fn sum_rows(
-    rows: usize,
-    width: usize,
-    total: &mut [f32],
-    held: bool,
-    body: impl Fn(std::ops::Range<usize>, &mut [f32]) + Sync,
+/// [`for_rows`] over two matrices of the same shape in step; the second may be empty.
+pub(crate) fn for_rows_of_two(
+    (first, second): (&mut [f32], &mut [f32]),
+    cols: usize,
+    body: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
 ) {
-    let chunk = (4 * ROWS_PER_TASK).max(1);
-    let partials: Vec<Vec<f32>> = (0..rows.div_ceil(chunk))
-        .into_par_iter()
-        .map(|task| {
+    if cols == 0 {
+        return;
+    }
+    let chunk = ROWS_PER_TASK * cols;
+    let mut seconds: Vec<&mut [f32]> = second.chunks_mut(chunk).collect();
+    seconds.resize_with(first.len().div_ceil(chunk), Default::default);
+    first.par_chunks_mut(chunk).zip(seconds).enumerate().for_each(|(task, (first, second))| {
+        vectorised(
+            #[inline(always)]
+            || body(task * ROWS_PER_TASK, first, second),
+        )
+    });
+}
+
+/// [`for_rows`] that also sums over rows, in a fixed order: `body(first row, rows, partial)` adds to a zeroed
+/// `partial` of `width` values; gives the sum of the partials.
+pub(crate) fn for_rows_summing(
+    matrix: &mut [f32],
+    cols: usize,
+    width: usize,
+    body: impl Fn(usize, &mut [f32], &mut [f32]) + Sync,
+) -> Vec<f32> {
+    let partials: Vec<Vec<f32>> = matrix
+        .par_chunks_mut(SUMMED_ROWS * cols)
+        .enumerate()
+        .map(|(task, rows)| {
             let mut partial = vec![0.0; width];
             vectorised(
                 #[inline(always)]
-                || body(task * chunk..rows.min((task + 1) * chunk), &mut partial),
+                || body(task * SUMMED_ROWS, rows, &mut partial),
             );
             partial
         })
         .collect();
-    if !held {
-        total.fill(0.0);
-    }
-    for partial in partials {
-        add(total, &partial);
-    }
+    let mut total = vec![0.0; width];
+    partials.iter().for_each(|partial| add(&mut total, partial));
+    total
 }
 
 /// `total += values`.

@@ -1,7 +1,7 @@
 //! Linear layers: `Y = dropout(act(X·Wᵀ + b))`, X `[N, I]`, W `[O, I]`, b `[O]`, Y `[N, O]`.
 
 use crate::cpu::gemm::{Into, Mat, Precision, gemm};
-use crate::cpu::{for_rows, math, sum_rows};
+use crate::cpu::{for_rows, for_rows_summing, math};
 use crate::ops::RowFactors;
 use crate::rng::Dropout;
 use crate::{ParamId, Tape, Var};
@@ -34,23 +34,10 @@ impl Tape<'_> {
         let y = self.output([rows, cols], y, tracked);
         let (input, output) = (x.clone(), y.tensor().clone());
         self.record(&y, move |backward, mut dz| {
-            backward_tail(&mut dz, output.values(), cols, act, dropout);
+            let sums = backward_tail(&mut dz, output.values(), cols, act, dropout);
             drop(output);
             backward.param(bias, |db, held| {
-                sum_rows(
-                    rows,
-                    cols,
-                    db,
-                    held,
-                    #[inline(always)]
-                    |range, partial| {
-                        for row in dz[range.start * cols..range.end * cols].chunks_exact(cols) {
-                            for (sum, v) in partial.iter_mut().zip(row) {
-                                *sum += v;
-                            }
-                        }
-                    },
-                );
+                db.iter_mut().zip(&sums).for_each(|(d, s)| *d = if held { *d + s } else { *s });
             });
             backward.param(weight, |dw, held| {
                 gemm(
@@ -99,53 +86,48 @@ fn forward_tail(z: &mut [f32], bias: &[f32], act: Activation, dropout: Option<Dr
     );
 }
 
-/// Turns dY into dZ in place; the activation's slope is read off Y.
-fn backward_tail(dy: &mut [f32], y: &[f32], cols: usize, act: Activation, dropout: Option<Dropout>) {
+/// Turns dY into dZ in place, the activation's slope being read off Y; gives the sums of the columns of dZ.
+fn backward_tail(
+    dy: &mut [f32],
+    y: &[f32],
+    cols: usize,
+    act: Activation,
+    dropout: Option<Dropout>,
+) -> Vec<f32> {
     // With dropout Y is scaled; kept values times `back` are the activations themselves.
     let (scale, back) = dropout.map_or((1.0, 1.0), |d| (d.scale, 1.0 / d.scale));
-    match (act, dropout) {
-        (Activation::Identity, None) => {}
-        (Activation::Relu, _) => for_rows(
-            dy,
-            64,
-            #[inline(always)]
-            |first, rows| {
-                for (d, &y) in rows.iter_mut().zip(&y[first * 64..]) {
-                    *d = if y > 0.0 { *d * scale } else { 0.0 };
-                }
-            },
-        ),
-        (Activation::Tanh, None) => for_rows(
-            dy,
-            64,
-            #[inline(always)]
-            |first, rows| {
-                for (d, &y) in rows.iter_mut().zip(&y[first * 64..]) {
-                    *d *= y.mul_add(-y, 1.0);
-                }
-            },
-        ),
-        // The mask cannot be read off Y, where a kept value may be 0 as well.
-        (Activation::Identity | Activation::Tanh, Some(dropout)) => {
-            for_rows(
-                dy,
-                cols,
-                #[inline(always)]
-                |first, rows| {
-                    let mut factors = RowFactors::new(cols);
-                    for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
-                        let y = &y[(first + i) * cols..];
-                        for ((d, &y), f) in row.iter_mut().zip(y).zip(factors.of(&dropout, first + i)) {
+    for_rows_summing(
+        dy,
+        cols,
+        cols,
+        #[inline(always)]
+        |first, rows, sums| {
+            let mut factors = RowFactors::new(cols);
+            for (i, d) in rows.chunks_exact_mut(cols).enumerate() {
+                let y = &y[(first + i) * cols..][..cols];
+                match (act, &dropout) {
+                    (Activation::Identity, None) => {}
+                    // A dropped unit has Y = 0, as one that is off.
+                    (Activation::Relu, _) => {
+                        d.iter_mut().zip(y).for_each(|(d, y)| *d = if *y > 0.0 { *d * scale } else { 0.0 });
+                    }
+                    (Activation::Tanh, None) => {
+                        d.iter_mut().zip(y).for_each(|(d, y)| *d *= y.mul_add(-y, 1.0))
+                    }
+                    // The mask cannot be read off Y, where a kept value may be 0 as well.
+                    (Activation::Identity | Activation::Tanh, Some(dropout)) => {
+                        for ((d, y), f) in d.iter_mut().zip(y).zip(factors.of(dropout, first + i)) {
                             let value = y * back;
                             let slope =
                                 if act == Activation::Tanh { value.mul_add(-value, 1.0) } else { 1.0 };
                             *d *= f * slope;
                         }
                     }
-                },
-            );
-        }
-    }
+                }
+                sums.iter_mut().zip(d.iter()).for_each(|(s, d)| *s += d);
+            }
+        },
+    )
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 //! `sum = x + dropout(z)`, `y = (sum − mean)/√(var + ε)·γ + β` per row. Post-norm goes on with `y` alone; pre-norm
 //! goes on with both, `sum` being the stream and `y` the next sublayer's input.
 
-use crate::cpu::{for_rows, math, sum_rows};
+use crate::cpu::{for_rows, for_rows_of_two, for_rows_summing, math};
 use crate::device::Buffer;
 use crate::ops::RowFactors;
 use crate::rng::Dropout;
 use crate::tape::Backward;
-use crate::{ParamId, Tape, Var};
+use crate::{Device, ParamId, Tape, Var};
 
 /// fairseq's and PyTorch's default.
 pub const EPSILON: f32 = 1e-5;
@@ -33,49 +33,36 @@ pub struct Normed {
 impl Tape<'_> {
     /// `x + dropout(z)` and its layer norm; x, z `[N, D]`.
     pub fn residual_norm(&mut self, x: &Var, z: &Var, dropout: f32, norm: LayerNorm) -> Normed {
-        let sum = self.residual(x, z, dropout);
-        let normed = self.layer_norm(&sum, norm);
+        let dropout = self.next_dropout(dropout);
+        let (rows, cols) = (x.rows(), x.cols());
+        let (gamma, beta) = (self.params.values(norm.weight), self.params.values(norm.bias));
+        let mut y = self.device().scratch(rows * cols);
+        let sum = add_rows(
+            self.device(),
+            x,
+            z,
+            dropout,
+            &mut y,
+            #[inline(always)]
+            |sum, y| norm_row(sum, gamma, beta, y),
+        );
+        let sum = self.record_residual(x, z, sum, dropout);
+        let normed = self.record_norm(&sum, y, norm);
         Normed { sum, normed }
     }
 
     /// `x + dropout(z)`; x, z `[N, D]`.
     pub fn residual(&mut self, x: &Var, z: &Var, dropout: f32) -> Var {
-        let shape = [x.rows(), x.cols()];
-        assert_eq!(shape, [z.rows(), z.cols()], "residual: shapes differ");
         let dropout = self.next_dropout(dropout);
-        let mut sum = self.device().scratch(shape[0] * shape[1]);
-        let cols = shape[1];
-        for_rows(
-            &mut sum,
-            cols,
-            #[inline(always)]
-            |first, rows| {
-                let mut factors = RowFactors::new(cols);
-                for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
-                    let (x, z) = (x.tensor().row(first + i), z.tensor().row(first + i));
-                    match &dropout {
-                        None => row.iter_mut().zip(x).zip(z).for_each(|((s, x), z)| *s = x + z),
-                        Some(dropout) => {
-                            let factors = factors.of(dropout, first + i);
-                            for (((s, x), z), f) in row.iter_mut().zip(x).zip(z).zip(factors) {
-                                *s = z.mul_add(*f, *x);
-                            }
-                        }
-                    }
-                }
-            },
-        );
-        let sum = self.output(shape, sum, x.tracked() || z.tracked());
-        let (x, z) = (x.clone(), z.clone());
-        self.record(&sum, move |backward, ds| residual_backward(backward, ds, &x, &z, dropout));
-        sum
+        let mut nothing = self.device().scratch(0);
+        let sum = add_rows(self.device(), x, z, dropout, &mut nothing, |_, _| {});
+        self.record_residual(x, z, sum, dropout)
     }
 
     /// Layer norm over the columns of x `[N, D]`.
     pub fn layer_norm(&mut self, x: &Var, norm: LayerNorm) -> Var {
         let (rows, cols) = (x.rows(), x.cols());
         let (gamma, beta) = (self.params.values(norm.weight), self.params.values(norm.bias));
-        assert_eq!(gamma.len(), cols, "layer_norm: γ has {} values, the input {cols} columns", gamma.len());
         let mut y = self.device().scratch(rows * cols);
         for_rows(
             &mut y,
@@ -83,19 +70,72 @@ impl Tape<'_> {
             #[inline(always)]
             |first, out| {
                 for (i, y) in out.chunks_exact_mut(cols).enumerate() {
-                    let x = x.tensor().row(first + i);
-                    let (mean, scale) = moments(x);
-                    for (((y, x), g), b) in y.iter_mut().zip(x).zip(gamma).zip(beta) {
-                        *y = ((x - mean) * scale).mul_add(*g, *b);
-                    }
+                    norm_row(x.tensor().row(first + i), gamma, beta, y);
                 }
             },
         );
+        self.record_norm(x, y, norm)
+    }
+
+    fn record_residual(&mut self, x: &Var, z: &Var, sum: Buffer, dropout: Option<Dropout>) -> Var {
+        let sum = self.output([x.rows(), x.cols()], sum, x.tracked() || z.tracked());
+        let (x, z) = (x.clone(), z.clone());
+        self.record(&sum, move |backward, ds| residual_backward(backward, ds, &x, &z, dropout));
+        sum
+    }
+
+    fn record_norm(&mut self, x: &Var, y: Buffer, norm: LayerNorm) -> Var {
         let tracked = x.tracked() || self.is_free(norm.weight) || self.is_free(norm.bias);
-        let y = self.output([rows, cols], y, tracked);
+        let y = self.output([x.rows(), x.cols()], y, tracked);
         let x = x.clone();
-        self.record(&y, move |backward, dy| layer_norm_backward(backward, dy, &x, norm));
+        self.record(&y, move |backward, dy| layer_norm_backward(backward, &dy, &x, norm));
         y
+    }
+}
+
+/// Rows of x + dropout(z); `then` sees each with the row of `second` (if that is not empty) while it is in the cache.
+fn add_rows(
+    device: &Device,
+    x: &Var,
+    z: &Var,
+    dropout: Option<Dropout>,
+    second: &mut [f32],
+    then: impl Fn(&[f32], &mut [f32]) + Sync,
+) -> Buffer {
+    let (rows, cols) = (x.rows(), x.cols());
+    assert_eq!([rows, cols], [z.rows(), z.cols()], "residual: shapes differ");
+    let mut sum = device.scratch(rows * cols);
+    for_rows_of_two(
+        (&mut sum, second),
+        cols,
+        #[inline(always)]
+        |first, rows, seconds| {
+            let mut factors = RowFactors::new(cols);
+            for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
+                let (x, z) = (x.tensor().row(first + i), z.tensor().row(first + i));
+                match &dropout {
+                    None => row.iter_mut().zip(x).zip(z).for_each(|((s, x), z)| *s = x + z),
+                    Some(dropout) => {
+                        let factors = factors.of(dropout, first + i);
+                        for (((s, x), z), f) in row.iter_mut().zip(x).zip(z).zip(factors) {
+                            *s = z.mul_add(*f, *x);
+                        }
+                    }
+                }
+                if let Some(second) = seconds.get_mut(i * cols..(i + 1) * cols) {
+                    then(row, second);
+                }
+            }
+        },
+    );
+    sum
+}
+
+#[inline(always)]
+fn norm_row(x: &[f32], gamma: &[f32], beta: &[f32], y: &mut [f32]) {
+    let (mean, scale) = moments(x);
+    for (((y, x), g), b) in y.iter_mut().zip(x).zip(gamma).zip(beta) {
+        *y = ((x - mean) * scale).mul_add(*g, *b);
     }
 }
 
@@ -134,62 +174,49 @@ fn residual_backward(backward: &mut Backward<'_>, ds: Buffer, x: &Var, z: &Var, 
 }
 
 /// With x̂ = (x − mean)·scale and dx̂ = dy·γ: dx = scale·(dx̂ − mean(dx̂) − x̂·mean(dx̂·x̂)); dγ = Σ dy·x̂; dβ = Σ dy.
-fn layer_norm_backward(backward: &mut Backward<'_>, dy: Buffer, x: &Var, norm: LayerNorm) {
-    let (rows, cols) = (x.rows(), x.cols());
-    if backward.is_free(norm.weight) || backward.is_free(norm.bias) {
-        let mut both = backward.device().scratch(2 * cols);
-        sum_rows(
-            rows,
-            2 * cols,
-            &mut both,
-            false,
-            #[inline(always)]
-            |range, partial| {
-                let (gamma, beta) = partial.split_at_mut(cols);
-                for row in range {
-                    let (x, dy) = (x.tensor().row(row), &dy[row * cols..(row + 1) * cols]);
-                    let (mean, scale) = moments(x);
-                    for (((g, b), x), dy) in gamma.iter_mut().zip(beta.iter_mut()).zip(x).zip(dy) {
-                        *g = ((x - mean) * scale).mul_add(*dy, *g);
-                        *b += dy;
-                    }
-                }
-            },
-        );
-        for (id, sum) in [(norm.weight, &both[..cols]), (norm.bias, &both[cols..])] {
-            backward.param(id, |gradient, held| {
-                gradient.iter_mut().zip(sum).for_each(|(g, s)| *g = if held { *g + s } else { *s });
-            });
-        }
-    }
+fn layer_norm_backward(backward: &mut Backward<'_>, dy: &[f32], x: &Var, norm: LayerNorm) {
+    let cols = x.cols();
     let gamma = backward.params.values(norm.weight);
-    backward.input(x, |dx, held| {
-        for_rows(
+    let mut unwanted = backward.device().scratch(if x.tracked() { 0 } else { dy.len() });
+    let mut sums = vec![0.0; 2 * cols];
+    let mut rows = |dx: &mut [f32], held: bool| {
+        sums = for_rows_summing(
             dx,
             cols,
+            2 * cols,
             #[inline(always)]
-            |first, out| {
-                let inverse = 1.0 / cols as f32;
-                let mut scaled = vec![0.0; cols];
+            |first, out, sums| {
+                let (inverse, (d_gamma, d_beta)) = (1.0 / cols as f32, sums.split_at_mut(cols));
+                let (mut hat, mut d_hat) = (vec![0.0; cols], vec![0.0; cols]);
                 for (i, dx) in out.chunks_exact_mut(cols).enumerate() {
                     let (x, dy) = (x.tensor().row(first + i), &dy[(first + i) * cols..][..cols]);
                     let (mean, scale) = moments(x);
-                    scaled.iter_mut().zip(dy).zip(gamma).for_each(|((s, dy), g)| *s = dy * g);
-                    let first_moment = math::sum_by(&scaled, |v| v) * inverse;
-                    // mean(dx̂·x̂) = scale·(Σ dx̂·x − mean·Σ dx̂)/D would cancel for large means: sum the centred product.
-                    let mut lanes = [0.0f32; 16];
-                    for (j, (s, x)) in scaled.iter().zip(x).enumerate() {
-                        lanes[j % 16] = s.mul_add(x - mean, lanes[j % 16]);
+                    for c in 0..cols {
+                        hat[c] = (x[c] - mean) * scale;
+                        d_hat[c] = dy[c] * gamma[c];
+                        d_gamma[c] = dy[c].mul_add(hat[c], d_gamma[c]);
+                        d_beta[c] += dy[c];
                     }
-                    let second = lanes.iter().sum::<f32>() * scale * inverse;
-                    for ((dx, s), x) in dx.iter_mut().zip(&scaled).zip(x) {
-                        let value = scale * (s - first_moment - (x - mean) * scale * second);
+                    let first_moment = math::sum_by(&d_hat, |v| v) * inverse;
+                    let second_moment = math::dot(&d_hat, &hat) * inverse;
+                    for ((dx, d), hat) in dx.iter_mut().zip(&d_hat).zip(&hat) {
+                        let value = scale * (d - first_moment - hat * second_moment);
                         *dx = if held { *dx + value } else { value };
                     }
                 }
             },
         );
-    });
+    };
+    if x.tracked() {
+        backward.input(x, rows);
+    } else {
+        rows(&mut unwanted, false);
+    }
+    for (id, sum) in [(norm.weight, &sums[..cols]), (norm.bias, &sums[cols..])] {
+        backward.param(id, |gradient, held| {
+            gradient.iter_mut().zip(sum).for_each(|(g, s)| *g = if held { *g + s } else { *s });
+        });
+    }
 }
 
 #[cfg(test)]

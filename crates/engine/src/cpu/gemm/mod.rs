@@ -4,12 +4,12 @@
 //! linear layer (`X·Wᵀ`, `dY·W`, `dYᵀ·X`) need no copies by the caller.
 //!
 //! Two kernels: `amx` on Linux and processors with AMX-BF16, `portable` elsewhere and for products too small
-//! for AMX. On AMX, products that make gradients may take half the time at a lower [`Precision`]: the noise that
-//! sampling and dropout leave in a gradient is orders of magnitude larger. The forward pass does not, so losses,
-//! logits and scores have the accuracy of `f32`.
+//! for AMX. On AMX, products that make gradients take little more than half the time at a lower [`Precision`]:
+//! the noise that sampling and dropout leave in a gradient is orders of magnitude larger. The forward pass
+//! stays at full precision, so losses, logits and scores have the accuracy of `f32`.
 //!
-//! The environment variable `MAE_CPU_GEMM` changes this, for tests and benchmarks: `portable` uses that kernel
-//! everywhere, `full` uses AMX at full precision everywhere.
+//! The environment variable `MAE_CPU_GEMM` changes this, for tests and benchmarks: `portable` is plain `f32`
+//! everywhere, `full` is AMX at full precision everywhere.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
@@ -62,8 +62,9 @@ pub enum Into {
 pub enum Precision {
     /// As accurate as `f32`.
     Full,
-    /// For gradients: on AMX, three of the six products of parts. What is left out of each product of two values
-    /// is about 2⁻¹⁷ of it, and never more than 2⁻¹⁵, with either sign, so that it averages out over the sum.
+    /// For gradients: on AMX, three of the six products of parts. What is left out of each product of two
+    /// values is about 2⁻¹⁷ of it, and never more than 2⁻¹⁵, with either sign, so that it averages out over
+    /// the sum. The portable kernel is as accurate as `f32` here too.
     Gradient,
 }
 

@@ -12,8 +12,9 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// The largest error allowed relative to `|C| + |A|·|B|`: the rounding of `f32`, and for gradients the parts
-    /// left out of each product: 2⁻¹⁷ from either operand's third part, 2⁻¹⁶ from the product of second parts.
+    /// The largest error allowed relative to `|C| + |A|·|B|`: the rounding of `f32`, and for gradients what is
+    /// left out of each product: 2⁻¹⁷ for the third part of each operand, 2⁻¹⁶ for the product of second
+    /// parts.
     fn tolerance(&self) -> f64 {
         let left_out = if self.precision == Precision::Gradient { 2f64.powi(-15) } else { 0.0 };
         4e-7 + left_out
@@ -223,5 +224,3 @@ fn products_started_by_many_threads_do_not_mix() {
     let alone = precisions.map(multiply);
     assert!((0..32).into_par_iter().all(|i| multiply(precisions[i % 2]) == alone[i % 2]));
 }
-#[path = "/tmp/scratch_gemm.rs"]
-mod scratch;

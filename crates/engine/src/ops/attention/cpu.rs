@@ -1,5 +1,5 @@
 //! Attention on the CPU: one task per sentence, its heads one after the other. Every product is a sum of rows
-//! times coefficients ([`weighted_rows`]), which needs keys and values transposed for the scores.
+//! times coefficients ([`product`]), which needs keys and values transposed for the scores.
 
 use rayon::prelude::*;
 
@@ -11,51 +11,70 @@ use crate::ops::RowFactors;
 /// Score rows are padded to this many values.
 const LANES: usize = 16;
 
-/// `out[..] = Σ_t coefficients[t·stride]·rows[t·row_stride..]` over `count` rows, as wide as `out`.
+/// Rows that products make at a time: each row of the second factor is loaded once for all of them.
+const BLOCK: usize = 4;
+
+/// The first factor of a product: entry (i, t) is `data[i·row + t·step]`, so it may be read transposed.
+#[derive(Clone, Copy)]
+struct Coefficients<'a> {
+    data: &'a [f32],
+    row: usize,
+    step: usize,
+}
+
+/// `out[i·out_stride..][..width] = Σ_t c(i, t)·rows[t·row_stride..][..width]` for `out_rows` rows i, over `count` t.
 #[inline(always)]
-fn weighted_rows(
-    out: &mut [f32],
-    (coefficients, stride): (&[f32], usize),
-    (rows, row_stride): (&[f32], usize),
-    count: usize,
+fn product(
+    (out, out_stride, out_rows, width): (&mut [f32], usize, usize, usize),
+    c: Coefficients<'_>,
+    (rows, row_stride, count): (&[f32], usize, usize),
 ) {
-    let mut at = 0;
-    while at + 64 <= out.len() {
-        fixed_width::<64>(&mut out[at..at + 64], (coefficients, stride), (rows, row_stride), count, at);
-        at += 64;
-    }
-    while at + LANES <= out.len() {
-        fixed_width::<LANES>(&mut out[at..at + LANES], (coefficients, stride), (rows, row_stride), count, at);
-        at += LANES;
-    }
-    if at < out.len() {
-        let rest = &mut out[at..];
-        rest.fill(0.0);
-        for t in 0..count {
-            let c = coefficients[t * stride];
-            rest.iter_mut().zip(&rows[t * row_stride + at..]).for_each(|(o, r)| *o = r.mul_add(c, *o));
+    let mut i = 0;
+    while i < out_rows {
+        let (block, from) = (out_rows - i, &c.data[i * c.row..]);
+        let c = Coefficients { data: from, ..c };
+        let out = &mut out[i * out_stride..];
+        let mut at = 0;
+        while at < width {
+            let left = width - at;
+            at += match (block >= BLOCK, left >= 32, left >= LANES) {
+                (true, true, _) => columns::<BLOCK, 32>(out, out_stride, c, rows, row_stride, count, at),
+                (true, _, true) => columns::<BLOCK, LANES>(out, out_stride, c, rows, row_stride, count, at),
+                (true, _, _) => columns::<BLOCK, 1>(out, out_stride, c, rows, row_stride, count, at),
+                (false, true, _) => columns::<1, 32>(out, out_stride, c, rows, row_stride, count, at),
+                (false, _, true) => columns::<1, LANES>(out, out_stride, c, rows, row_stride, count, at),
+                (false, _, _) => columns::<1, 1>(out, out_stride, c, rows, row_stride, count, at),
+            };
         }
+        i += if block >= BLOCK { BLOCK } else { 1 };
     }
 }
 
-/// `W` columns from `at`, accumulated in registers.
+/// `R` rows and `W` columns from `at`, accumulated in registers; gives `W`.
 #[inline(always)]
-fn fixed_width<const W: usize>(
+fn columns<const R: usize, const W: usize>(
     out: &mut [f32],
-    (coefficients, stride): (&[f32], usize),
-    (rows, row_stride): (&[f32], usize),
+    out_stride: usize,
+    c: Coefficients<'_>,
+    rows: &[f32],
+    row_stride: usize,
     count: usize,
     at: usize,
-) {
-    let mut sums = [0.0f32; W];
+) -> usize {
+    let mut sums = [[0.0f32; W]; R];
     for t in 0..count {
-        let c = coefficients[t * stride];
-        let row = &rows[t * row_stride + at..][..W];
-        for (sum, r) in sums.iter_mut().zip(row) {
-            *sum = r.mul_add(c, *sum);
+        let row: &[f32; W] = rows[t * row_stride + at..][..W].try_into().expect("W values were taken");
+        for (i, sums) in sums.iter_mut().enumerate() {
+            let factor = c.data[i * c.row + t * c.step];
+            for (sum, r) in sums.iter_mut().zip(row) {
+                *sum = r.mul_add(factor, *sum);
+            }
         }
     }
-    out.copy_from_slice(&sums);
+    for (i, sums) in sums.iter().enumerate() {
+        out[i * out_stride + at..][..W].copy_from_slice(sums);
+    }
+    W
 }
 
 /// The inputs of one sentence and head: where its first query, key and value lie, and the distance of rows.
@@ -94,10 +113,6 @@ impl<'a> Head<'a> {
         }
     }
 
-    fn query(&self, i: usize) -> &'a [f32] {
-        &self.q[i * self.q_stride..][..self.width]
-    }
-
     /// How many keys query `i` sees.
     fn visible(&self, i: usize) -> usize {
         if self.causal { self.keys.min(i + 1) } else { self.keys }
@@ -120,11 +135,13 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Scores of query `i` against the transposed keys; as many as are visible, rounded up to lanes.
+    /// Scores of `count` queries from `i` on against the transposed keys, `[count, padded keys]`; as many columns as
+    /// the last of them sees, rounded up to lanes.
     #[inline(always)]
-    fn scores(&self, i: usize, keys_t: &[f32], out: &mut [f32]) {
-        let wide = self.visible(i).next_multiple_of(LANES);
-        weighted_rows(&mut out[..wide], (self.query(i), 1), (keys_t, self.padded_keys()), self.width);
+    fn scores(&self, i: usize, count: usize, keys_t: &[f32], out: &mut [f32]) {
+        let (padded, wide) = (self.padded_keys(), self.visible(i + count - 1).next_multiple_of(LANES));
+        let queries = Coefficients { data: &self.q[i * self.q_stride..], row: self.q_stride, step: 1 };
+        product((out, padded, count, wide), queries, (keys_t, padded, self.width));
     }
 }
 
@@ -161,25 +178,34 @@ fn forward_head(
     if matches!(plan.weights, HeadWeights::One) || !(0..h.queries).all(dropped) {
         h.transpose(h.k, scale(k), keys_t);
     }
-    let mut row = vec![0.0; h.padded_keys()];
+    let padded = h.padded_keys();
+    let mut p = vec![0.0; BLOCK * padded];
     let mut factors = RowFactors::new(if plan.dropout.is_some() { h.keys } else { 0 });
-    for i in 0..h.queries {
-        let o = &mut out[i * plan.width + head * k..][..k];
-        let weight = plan.weight(sentence, first + i, head);
-        if weight == 0.0 || h.keys == 0 {
-            o.fill(0.0);
-            log_sums[i * plan.heads + head] = 0.0;
+    for from in (0..h.queries).step_by(BLOCK) {
+        let count = BLOCK.min(h.queries - from);
+        let block = &mut out[from * plan.width + head * k..];
+        if h.keys == 0 || (from..from + count).all(dropped) {
+            for i in 0..count {
+                block[i * plan.width..][..k].fill(0.0);
+                log_sums[(from + i) * plan.heads + head] = 0.0;
+            }
             continue;
         }
-        h.scores(i, keys_t, &mut row);
-        let visible = h.visible(i);
-        log_sums[i * plan.heads + head] = math::softmax(&mut row[..visible]);
-        if let Some(dropout) = &plan.dropout {
-            let factors = factors.of(dropout, (first + i) * plan.heads + head);
-            row.iter_mut().zip(factors).for_each(|(p, f)| *p *= f);
+        h.scores(from, count, keys_t, &mut p);
+        let seen = h.visible(from + count - 1);
+        for (i, row) in p.chunks_exact_mut(padded).enumerate().take(count) {
+            let (visible, place) = (h.visible(from + i), (first + from + i) * plan.heads + head);
+            log_sums[(from + i) * plan.heads + head] = math::softmax(&mut row[..visible]);
+            row[visible..seen].fill(0.0);
+            if let Some(dropout) = &plan.dropout {
+                row.iter_mut().zip(factors.of(dropout, place)).for_each(|(p, f)| *p *= f);
+            }
+            // A dropped head's row comes out as zeros.
+            let weight = plan.weight(sentence, first + from + i, head);
+            row[..seen].iter_mut().for_each(|p| *p *= weight);
         }
-        weighted_rows(o, (&row, 1), (h.v, h.kv_stride), visible);
-        o.iter_mut().for_each(|o| *o *= weight);
+        let p = Coefficients { data: &p, row: padded, step: 1 };
+        product((block, plan.width, count, k), p, (h.v, h.kv_stride, seen));
     }
 }
 
@@ -201,19 +227,22 @@ struct Rows<'a> {
 }
 
 impl Sink<'_> {
-    fn q(&mut self, i: usize, head_at: usize, k: usize) -> &mut [f32] {
-        &mut self.q.data[i * self.q.stride + head_at..][..k]
+    /// Gradients of the queries from row `i` and column `at` on, and the distance of rows.
+    fn q(&mut self, i: usize, at: usize) -> (&mut [f32], usize) {
+        (&mut self.q.data[i * self.q.stride + at..], self.q.stride)
     }
 
-    fn k(&mut self, j: usize, head_at: usize, k: usize) -> &mut [f32] {
-        let at = if self.kv.is_some() { 0 } else { self.width };
+    /// The same for keys.
+    fn k(&mut self, j: usize, at: usize) -> (&mut [f32], usize) {
+        let keys_at = if self.kv.is_some() { 0 } else { self.width };
         let rows = self.kv.as_mut().unwrap_or(&mut self.q);
-        &mut rows.data[j * rows.stride + at + head_at..][..k]
+        (&mut rows.data[j * rows.stride + keys_at + at..], rows.stride)
     }
 
-    fn v(&mut self, j: usize, head_at: usize, k: usize) -> &mut [f32] {
+    /// The same for values.
+    fn v(&mut self, j: usize, at: usize) -> (&mut [f32], usize) {
         let width = self.width;
-        self.k(j, head_at + width, k)
+        self.k(j, at + width)
     }
 }
 
@@ -315,65 +344,65 @@ fn backward_head(
         matrix.clear();
         matrix.resize(h.queries * padded, 0.0);
     }
-    let mut d_probabilities = vec![0.0; padded];
+    let mut d_probabilities = vec![0.0; BLOCK * padded];
     let mut factors = RowFactors::new(h.keys);
     factors.factors.fill(1.0);
-    for i in 0..h.queries {
-        if skipped(i) {
+    for from in (0..h.queries).step_by(BLOCK) {
+        let count = BLOCK.min(h.queries - from);
+        if (from..from + count).all(skipped) {
             continue;
         }
-        let (w, visible) = (weight(i), h.visible(i));
-        let wide = visible.next_multiple_of(LANES);
-        let d_o = &d_out[(first + i) * plan.width + at..][..k];
-        let p = &mut scratch.probabilities[i * padded..][..wide];
-        h.scores(i, &scratch.keys_t, p);
-        let log_sum = if w == 0.0 { log_sum(&p[..visible]) } else { log_sums.row(first + i)[head] };
-        p[..visible].iter_mut().for_each(|p| *p = math::exp(*p - log_sum));
-        p[visible..].fill(0.0);
-        let dp = &mut d_probabilities[..wide];
-        weighted_rows(dp, (d_o, 1), (&scratch.values_t, padded), k);
-        if let Some(dropout) = &plan.dropout {
-            factors.of(dropout, (first + i) * plan.heads + head);
-            dp.iter_mut().zip(&factors.factors).for_each(|(d, f)| *d *= f);
-        }
-        let dw = math::dot(&p[..visible], &dp[..visible]);
-        if let Some(d_weights) = &mut d_weights {
-            match plan.weights {
-                HeadWeights::PerRow(_) => d_weights[i * plan.heads + head] = dw,
-                _ => d_weights[head] += dw,
+        let p = &mut scratch.probabilities[from * padded..][..count * padded];
+        h.scores(from, count, &scratch.keys_t, p);
+        let seen = h.visible(from + count - 1).next_multiple_of(LANES);
+        let d_o = Coefficients { data: &d_out[(first + from) * plan.width + at..], row: plan.width, step: 1 };
+        product((&mut d_probabilities, padded, count, seen), d_o, (&scratch.values_t, padded, k));
+        for (i, p) in p.chunks_exact_mut(padded).enumerate() {
+            let i = from + i;
+            if skipped(i) {
+                p.fill(0.0);
+                continue;
             }
+            let (w, visible) = (weight(i), h.visible(i));
+            let (p, hidden) = p.split_at_mut(visible);
+            hidden.fill(0.0);
+            p.iter_mut().for_each(|p| *p = math::exp(*p - log_sums.row(first + i)[head]));
+            let dp = &mut d_probabilities[(i - from) * padded..][..visible];
+            if let Some(dropout) = &plan.dropout {
+                factors.of(dropout, (first + i) * plan.heads + head);
+                dp.iter_mut().zip(&factors.factors).for_each(|(d, f)| *d *= f);
+            }
+            let dw = math::dot(p, dp);
+            if let Some(d_weights) = &mut d_weights {
+                match plan.weights {
+                    HeadWeights::PerRow(_) => d_weights[i * plan.heads + head] = dw,
+                    _ => d_weights[head] += dw,
+                }
+            }
+            // The factor 1/√K of the scores is taken into their gradient.
+            let ds = &mut scratch.d_scores[i * padded..][..visible];
+            let scaled = w * scale(k);
+            for ((ds, p), d) in ds.iter_mut().zip(p.iter()).zip(dp.iter()) {
+                *ds = scaled * p * (d - dw);
+            }
+            p.iter_mut().zip(&factors.factors).for_each(|(p, f)| *p *= w * f);
         }
-        let ds = &mut scratch.d_scores[i * padded..][..wide];
-        for ((ds, p), d) in ds.iter_mut().zip(p.iter()).zip(dp.iter()) {
-            *ds = w * p * (d - dw);
-        }
-        p.iter_mut().zip(&factors.factors).for_each(|(p, f)| *p *= w * f);
-        let dq = sink.q(i, at, k);
-        weighted_rows(dq, (ds, 1), (h.k, h.kv_stride), visible);
-        dq.iter_mut().for_each(|d| *d *= scale(k));
+        let ds = Coefficients { data: &scratch.d_scores[from * padded..], row: padded, step: 1 };
+        let (dq, stride) = sink.q(from, at);
+        product((dq, stride, count, k), ds, (h.k, h.kv_stride, h.visible(from + count - 1)));
     }
-    for j in 0..h.keys {
-        let from = if h.causal { j } else { 0 };
-        if from >= h.queries {
-            break;
-        }
-        let (count, column) = (h.queries - from, from * padded + j);
-        let dk = sink.k(j, at, k);
-        weighted_rows(
-            dk,
-            (&scratch.d_scores[column..], padded),
-            (&h.q[from * h.q_stride..], h.q_stride),
-            count,
-        );
-        dk.iter_mut().for_each(|d| *d *= scale(k));
-        let d_o = &d_out[(first + from) * plan.width + at..];
-        weighted_rows(sink.v(j, at, k), (&scratch.probabilities[column..], padded), (d_o, plan.width), count);
+    for from in (0..h.keys).step_by(BLOCK) {
+        let count = BLOCK.min(h.keys - from);
+        // Queries before a key do not see it.
+        let first_query = if h.causal { from.min(h.queries) } else { 0 };
+        let queries = h.queries - first_query;
+        let column = |matrix| Coefficients { data: matrix, row: 1, step: padded };
+        let begin = (first_query * padded + from).min(scratch.d_scores.len());
+        let (dk, stride) = sink.k(from, at);
+        let q = h.q.get(first_query * h.q_stride..).unwrap_or(&[]);
+        product((dk, stride, count, k), column(&scratch.d_scores[begin..]), (q, h.q_stride, queries));
+        let (dv, stride) = sink.v(from, at);
+        let d_o = d_out.get((first + first_query) * plan.width + at..).unwrap_or(&[]);
+        product((dv, stride, count, k), column(&scratch.probabilities[begin..]), (d_o, plan.width, queries));
     }
-}
-
-/// log Σ exp, for rows whose head was skipped in the forward pass.
-#[inline(always)]
-fn log_sum(scores: &[f32]) -> f32 {
-    let highest = math::max(scores);
-    highest + math::sum_by(scores, |v| math::exp(v - highest)).ln()
 }

@@ -1,14 +1,12 @@
 //! The innermost product: a 32 x 32 block of `C` held in four tiles while a run of the depth is summed.
 
 use super::cpu::ConfiguredTiles;
-use super::pack::{PANEL, Panel, Tile, step_tiles};
+use super::pack::{PANEL, Step};
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-/// Bytes of the tiles ahead that are fetched in each step.
-pub(super) const fn ahead_per_step<const PARTS: usize>() -> usize {
-    PARTS * 256
-}
+/// Steps of the product in which one step of those ahead is fetched.
+pub(super) const STEPS_PER_FETCH: usize = 8;
 
 /// A block of `C` in memory: `rows` x `cols` values, at most [`PANEL`] each, `stride` values from row to row.
 pub(super) struct Block {
@@ -85,7 +83,10 @@ macro_rules! fetch_block {
 /// Tiles are configured at full size, and the four that are stored are as large as `sums`. Fetching is allowed
 /// at any address. So it is only up to the caller that the panels hold `steps` steps of `PARTS` parts.
 macro_rules! sum_steps {
-    ([$parts:ident, $steps:ident, $a:ident, $b:ident, $sums:ident, $block:ident, $ahead:ident], $($line:expr,)+) => {
+    (
+        [$parts:ident, $steps:ident, $a:ident, $b:ident, $sums:ident, $block:ident, $ahead:ident]:
+        $($line:expr,)+
+    ) => {
         asm!(
             "tilezero tmm0",
             "tilezero tmm1",
@@ -106,13 +107,13 @@ macro_rules! sum_steps {
             a = inout(reg) $a.as_ptr() => _,
             b = inout(reg) $b.as_ptr() => _,
             row = in(reg) 64usize,
-            step = const size_of::<Tile>() * step_tiles::<$parts>(),
+            step = const size_of::<Step<$parts>>(),
             steps = inout(reg) $steps => _,
             sums = in(reg) $sums,
             block = inout(reg) $block.start => _,
             block_row = in(reg) $block.stride * size_of::<f32>(),
             ahead = inout(reg) $ahead => _,
-            ahead_step = const ahead_per_step::<$parts>(),
+            ahead_step = const size_of::<Step<$parts>>() / STEPS_PER_FETCH,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack),
@@ -127,20 +128,21 @@ impl Kernel {
 
     /// `block = A·B`, or `block += A·B` if `add`, for one panel of each operand.
     ///
-    /// Meanwhile [`ahead_per_step`] bytes per step from `ahead` on are fetched into the second-level cache.
+    /// Meanwhile steps from `ahead` on, one for every [`STEPS_PER_FETCH`], are fetched into the second-level
+    /// cache.
     ///
     /// # Safety
     ///
     /// `block` must be valid for reads and writes, and no other thread may touch it during the call.
     pub(super) unsafe fn multiply<const PARTS: usize>(
         &mut self,
-        a: Panel<'_>,
-        b: Panel<'_>,
+        a: &[Step<PARTS>],
+        b: &[Step<PARTS>],
         block: &Block,
         add: bool,
-        ahead: *const Tile,
+        ahead: *const Step<PARTS>,
     ) {
-        self.sum_products::<PARTS>(a, b, block, ahead);
+        self.sum_products(a, b, block, ahead);
         // SAFETY: AVX-512 is there, or there would be no `ConfiguredTiles`; the caller vouches for the block.
         unsafe { self.write_sums(block, add) };
     }
@@ -171,24 +173,23 @@ impl Kernel {
 
     /// Multiplies two panels in tiles and stores the tiles.
     ///
-    /// The kept products of parts are taken in an order that changes one operand at a time, the small ones first
-    /// where there are six (of three, none is small enough to matter to the rounding of the others).
+    /// The kept products of parts are taken in an order that changes one operand at a time; of six, the small
+    /// ones first (what is left out of three is more than their order can lose).
     fn sum_products<const PARTS: usize>(
         &mut self,
-        a: Panel<'_>,
-        b: Panel<'_>,
+        a: &[Step<PARTS>],
+        b: &[Step<PARTS>],
         block: &Block,
-        ahead: *const Tile,
+        ahead: *const Step<PARTS>,
     ) {
-        let steps = a.len() / step_tiles::<PARTS>();
-        assert!(steps > 0 && a.len() == steps * step_tiles::<PARTS>() && b.len() == a.len());
+        let steps = a.len();
+        assert!(steps > 0 && steps == b.len());
         let sums = &mut self.sums;
-        // SAFETY: the loops read `steps` steps of `size_of::<Tile>() * step_tiles::<PARTS>()` bytes from each
-        // panel, which is what the assertion says they hold.
+        // SAFETY: the loops read `steps` steps of `PARTS` parts from each panel, which is what they hold.
         unsafe {
             match PARTS {
                 2 => sum_steps!(
-                    [PARTS, steps, a, b, sums, block, ahead],
+                    [PARTS, steps, a, b, sums, block, ahead]:
                     load_a!("2048"),
                     load_b!("0"),
                     products!(),
@@ -201,7 +202,7 @@ impl Kernel {
                     fetch!("256"),
                 ),
                 3 => sum_steps!(
-                    [PARTS, steps, a, b, sums, block, ahead],
+                    [PARTS, steps, a, b, sums, block, ahead]:
                     load_a!("4096"),
                     load_b!("0"),
                     products!(),

@@ -1,9 +1,9 @@
-//! Products on AMX tiles, with the accuracy of `f32` or, for gradients, in half the time.
+//! Products on AMX tiles, with the accuracy of `f32` or, for gradients, half the arithmetic.
 //!
-//! AMX multiplies bf16 values (8 significant bits) and sums in `f32`. At full precision each `f32` is split into
-//! three bf16 parts that add up to it, `a = a₁ + a₂ + a₃`, and of the nine products of parts the six that matter
-//! are summed: `a₁b₁ + a₁b₂ + a₂b₁ + a₂b₂ + a₁b₃ + a₃b₁`. The three left out are below the rounding of `f32`. Six
-//! bf16 products on AMX still take less time than one `f32` product on AVX-512.
+//! AMX multiplies bf16 values (8 significant bits) and sums in `f32`. At full precision each `f32` is split
+//! into three bf16 parts that add up to it, `a = a₁ + a₂ + a₃`, and of the nine products of parts the six that
+//! matter are summed: `a₁b₁ + a₁b₂ + a₂b₁ + a₂b₂ + a₁b₃ + a₃b₁`. The three left out are below the rounding of
+//! `f32`. Six bf16 products on AMX still take less time than one `f32` product on AVX-512.
 //!
 //! For gradients there are two parts, 16 bits, and three products: `a₁b₁ + a₁b₂ + a₂b₁`. Relative to `ab`,
 //! rounding to two parts costs up to 2⁻¹⁷ for each operand, and `a₂b₂` is up to 2⁻¹⁶.
@@ -23,7 +23,7 @@ pub(super) use cpu::available;
 
 use super::{Into, Mat};
 use kernel::{Block, Kernel};
-use pack::{Operand, PANEL, STEP, Tile, step_tiles};
+use pack::{Operand, PANEL, STEP, Step, Tile};
 use rayon::prelude::*;
 use std::cell::Cell;
 use std::ops::Range;
@@ -31,14 +31,14 @@ use std::thread::LocalKey;
 
 /// Steps summed in tiles before they are added to `C`: a depth of 512.
 const RUN_STEPS: usize = 16;
-/// Streamed lines per task: with a run of 512 values, 768 KiB of the 2 MiB second-level cache.
+/// Streamed lines per task: with a run of 512 values, up to 768 KiB of the 2 MiB second-level cache.
 const MAX_TASK_LINES: usize = 256;
 /// Below this, reading the shared panels costs more than multiplying them.
 const MIN_TASK_LINES: usize = 64;
 /// Tasks per thread that even out threads of unequal speed.
 const TASKS_PER_THREAD: usize = 2;
-/// Tiles of the shared operand packed at a time: 12 MiB, well inside a last-level cache.
-const MAX_SHARED_TILES: usize = 12 << 10;
+/// Steps of the shared operand packed at a time: at most 12 MiB, well inside a last-level cache.
+const MAX_SHARED_STEPS: usize = 2 << 10;
 
 thread_local! {
     static SHARED: Cell<Vec<Tile>> = const { Cell::new(Vec::new()) };
@@ -49,16 +49,16 @@ thread_local! {
 ///
 /// It is taken out while in use, so that a product that starts on this thread before another has ended (a
 /// thread that waits for others may steal any task) gets a new one.
-fn with_tiles<R>(
+fn with_steps<const PARTS: usize, R>(
     buffer: &'static LocalKey<Cell<Vec<Tile>>>,
     count: usize,
-    f: impl FnOnce(&mut [Tile]) -> R,
+    f: impl FnOnce(&mut [Step<PARTS>]) -> R,
 ) -> R {
     let mut tiles = buffer.take();
-    if tiles.len() < count {
-        tiles.resize(count, Tile::ZERO);
+    if tiles.len() < count * 2 * PARTS {
+        tiles.resize(count * 2 * PARTS, Tile::ZERO);
     }
-    let result = f(&mut tiles[..count]);
+    let result = f(&mut tiles.as_chunks_mut().0.as_chunks_mut().0[..count]);
     buffer.set(tiles);
     result
 }
@@ -85,34 +85,32 @@ pub(super) fn gemm<const PARTS: usize>(
 
     let panels = shared.lines.div_ceil(PANEL);
     let all_steps = k.div_ceil(STEP);
-    let steps_at_once = (MAX_SHARED_TILES / (panels * step_tiles::<PARTS>() * RUN_STEPS)).max(1) * RUN_STEPS;
+    let steps_at_once = (MAX_SHARED_STEPS / (panels * RUN_STEPS)).max(1) * RUN_STEPS;
     // Moves to a thread of the pool once, rather than with every parallel loop.
     rayon::scope(|_| {
         for first in (0..all_steps).step_by(steps_at_once) {
             let steps = first..all_steps.min(first + steps_at_once);
-            with_tiles(&SHARED, panels * steps.len() * step_tiles::<PARTS>(), |tiles| {
-                pack_shared::<PARTS>(&shared, &steps, tiles);
-                multiply_streamed::<PARTS>(&streamed, tiles, &steps, &out, into);
+            with_steps::<PARTS, _>(&SHARED, panels * steps.len(), |packed| {
+                pack_shared(&shared, &steps, packed);
+                multiply_streamed(&streamed, packed, &steps, &out, into);
             });
         }
     });
 }
 
 /// Packs the given steps of all panels, panel after panel.
-fn pack_shared<const PARTS: usize>(shared: &Operand<'_>, steps: &Range<usize>, tiles: &mut [Tile]) {
-    tiles.par_chunks_exact_mut(step_tiles::<PARTS>()).with_min_len(RUN_STEPS).enumerate().for_each(
-        |(i, step)| {
-            let (panel, depth) = (i / steps.len(), (steps.start + i % steps.len()) * STEP);
-            // SAFETY: AMX, and with it AVX-512, is available: `gemm` has checked.
-            unsafe { shared.pack_step::<PARTS>(panel * PANEL, depth, step) };
-        },
-    );
+fn pack_shared<const PARTS: usize>(shared: &Operand<'_>, steps: &Range<usize>, packed: &mut [Step<PARTS>]) {
+    packed.par_iter_mut().with_min_len(RUN_STEPS).enumerate().for_each(|(i, step)| {
+        let (panel, depth) = (i / steps.len(), (steps.start + i % steps.len()) * STEP);
+        // SAFETY: AMX, and with it AVX-512, is available: `gemm` has checked.
+        unsafe { shared.pack_step(panel * PANEL, depth, step) };
+    });
 }
 
 /// Multiplies all lines of the streamed operand with the packed panels of the shared one.
 fn multiply_streamed<const PARTS: usize>(
     streamed: &Operand<'_>,
-    shared: &[Tile],
+    shared: &[Step<PARTS>],
     steps: &Range<usize>,
     out: &Output,
     into: Into,
@@ -123,21 +121,18 @@ fn multiply_streamed<const PARTS: usize>(
     (0..streamed.lines.div_ceil(task_lines)).into_par_iter().with_max_len(1).for_each(|task| {
         let first = task * task_lines;
         let lines = first..streamed.lines.min(first + task_lines);
-        with_tiles(&STREAMED, lines.len().div_ceil(PANEL) * RUN_STEPS * step_tiles::<PARTS>(), |tiles| {
+        let panels = lines.len().div_ceil(PANEL);
+        with_steps::<PARTS, _>(&STREAMED, panels * RUN_STEPS, |packed| {
             for start in steps.clone().step_by(RUN_STEPS) {
                 let run = start..steps.end.min(start + RUN_STEPS);
-                let packed = &mut tiles[..lines.len().div_ceil(PANEL) * run.len() * step_tiles::<PARTS>()];
-                pack_lines::<PARTS>(streamed, &lines, &run, packed);
-                let panels =
-                    lines.clone().step_by(PANEL).zip(packed.chunks_exact(run.len() * step_tiles::<PARTS>()));
-                let shared = shared.chunks_exact(steps.len() * step_tiles::<PARTS>());
-                let shared = shared.map(|panel| {
-                    &panel[(run.start - steps.start) * step_tiles::<PARTS>()
-                        ..(run.end - steps.start) * step_tiles::<PARTS>()]
-                });
+                let packed = &mut packed[..panels * run.len()];
+                pack_lines(streamed, &lines, &run, packed);
+                let panels = lines.clone().step_by(PANEL).zip(packed.chunks_exact(run.len()));
+                let shared = shared.chunks_exact(steps.len());
+                let shared = shared.map(|panel| &panel[run.start - steps.start..run.end - steps.start]);
                 let add = into == Into::Add || start > 0;
                 // SAFETY: tasks own disjoint streamed lines, so no other task touches these lines of C.
-                unsafe { multiply_panels::<PARTS>(panels, shared, out, add) };
+                unsafe { multiply_panels(panels, shared, out, add) };
             }
         });
     });
@@ -148,16 +143,16 @@ fn pack_lines<const PARTS: usize>(
     streamed: &Operand<'_>,
     lines: &Range<usize>,
     run: &Range<usize>,
-    tiles: &mut [Tile],
+    packed: &mut [Step<PARTS>],
 ) {
     let (panels, steps) = (lines.len().div_ceil(PANEL), run.len());
     for i in 0..panels * steps {
         // Reads on along stored rows.
         let (panel, step) =
             if streamed.stored_rows_are_lines { (i / steps, i % steps) } else { (i % panels, i / panels) };
-        let tiles = &mut tiles[(panel * steps + step) * step_tiles::<PARTS>()..][..step_tiles::<PARTS>()];
+        let packed = &mut packed[panel * steps + step];
         // SAFETY: AMX, and with it AVX-512, is available: `gemm` has checked.
-        unsafe { streamed.pack_step::<PARTS>(lines.start + panel * PANEL, (run.start + step) * STEP, tiles) };
+        unsafe { streamed.pack_step(lines.start + panel * PANEL, (run.start + step) * STEP, packed) };
     }
 }
 
@@ -167,8 +162,8 @@ fn pack_lines<const PARTS: usize>(
 ///
 /// No other thread may touch the lines of `C` that belong to the streamed panels.
 unsafe fn multiply_panels<'a, const PARTS: usize>(
-    streamed: impl Iterator<Item = (usize, &'a [Tile])> + Clone,
-    shared: impl Iterator<Item = &'a [Tile]>,
+    streamed: impl Iterator<Item = (usize, &'a [Step<PARTS>])> + Clone,
+    shared: impl Iterator<Item = &'a [Step<PARTS>]>,
     out: &Output,
     add: bool,
 ) {
@@ -184,9 +179,8 @@ unsafe fn multiply_panels<'a, const PARTS: usize>(
                 (panel, streamed, shared_line, streamed_line)
             };
             // SAFETY: the block lies inside C, in lines the caller has to itself.
-            unsafe { kernel.multiply::<PARTS>(a, b, &out.block(row, col), add, ahead) };
-            ahead =
-                ahead.wrapping_byte_add(a.len() / step_tiles::<PARTS>() * kernel::ahead_per_step::<PARTS>());
+            unsafe { kernel.multiply(a, b, &out.block(row, col), add, ahead) };
+            ahead = ahead.wrapping_byte_add(size_of_val(a) / kernel::STEPS_PER_FETCH);
         }
     }
 }

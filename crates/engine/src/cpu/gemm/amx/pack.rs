@@ -15,11 +15,6 @@ use std::arch::x86_64::*;
 pub(super) const PANEL: usize = 32;
 /// Depth of one step.
 pub(super) const STEP: usize = 32;
-/// Tiles in one step of a panel: two halves of each part.
-pub(super) const fn step_tiles<const PARTS: usize>() -> usize {
-    2 * PARTS
-}
-
 const HALF: usize = 16;
 
 /// One tile: 16 rows of 16 pairs of bf16 values.
@@ -31,8 +26,8 @@ impl Tile {
     pub(super) const ZERO: Self = Self([[0; 16]; 16]);
 }
 
-/// A run of packed steps of 32 lines.
-pub(super) type Panel<'a> = &'a [Tile];
+/// One packed step of 32 lines: two halves of each part.
+pub(super) type Step<const PARTS: usize> = [[Tile; 2]; PARTS];
 
 /// What the rows of a tile are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,8 +67,7 @@ impl<'a> Operand<'a> {
 
     /// Packs one step of the panel that starts at `line`; what lies beyond the operand becomes zero.
     #[target_feature(enable = "avx512f")]
-    pub(super) fn pack_step<const PARTS: usize>(&self, line: usize, depth: usize, step: &mut [Tile]) {
-        assert_eq!(step.len(), step_tiles::<PARTS>());
+    pub(super) fn pack_step<const PARTS: usize>(&self, line: usize, depth: usize, step: &mut Step<PARTS>) {
         let turned = (self.tile_rows == TileRows::Lines) != self.stored_rows_are_lines;
         for half in 0..2 {
             let line = line + half * HALF;
@@ -81,11 +75,11 @@ impl<'a> Operand<'a> {
             if turned {
                 let (first, second) = (first.transposed(), second.transposed());
                 for row in 0..16 {
-                    store_parts(split_pairs::<PARTS>(first[row], second[row]), step, half, row);
+                    store_parts(split_pairs(first[row], second[row]), step, half, row);
                 }
             } else {
                 for row in 0..16 {
-                    store_parts(split_pairs::<PARTS>(first.row(row), second.row(row)), step, half, row);
+                    store_parts(split_pairs(first.row(row), second.row(row)), step, half, row);
                 }
             }
         }
@@ -146,8 +140,9 @@ impl Square<'_> {
 /// The bf16 parts of two vectors, largest part first, as pairs of (`low`, `high`).
 ///
 /// Each part is the rounding of what the parts before it leave, so its error has either sign. Two parts are
-/// within 2⁻¹⁷ of the whole. Three parts of 8 bits hold all 24 bits of an `f32` (unless the last is subnormal).
-/// An infinite value leaves `inf - inf = NaN`.
+/// within 2⁻¹⁷ of the whole; three parts of 8 bits hold all 24 bits of an `f32` (unless the last is
+/// subnormal), and the products of parts left out of the sum are below 2⁻²⁶ of the whole. An infinite value
+/// leaves `inf - inf = NaN`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn split_pairs<const PARTS: usize>(mut low: __m512, mut high: __m512) -> [__m512i; PARTS] {
@@ -201,9 +196,9 @@ fn pair(low: __m512, high: __m512) -> __m512i {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store_parts<const PARTS: usize>(parts: [__m512i; PARTS], step: &mut [Tile], half: usize, row: usize) {
+fn store_parts<const PARTS: usize>(parts: [__m512i; PARTS], step: &mut Step<PARTS>, half: usize, row: usize) {
     for (part, value) in parts.into_iter().enumerate() {
-        let to = &mut step[part * 2 + half].0[row];
+        let to = &mut step[part][half].0[row];
         // SAFETY: `to` is 64 writable bytes, and rows of a tile are aligned to 64 bytes.
         unsafe { _mm512_store_si512(to.as_mut_ptr().cast(), value) };
     }
