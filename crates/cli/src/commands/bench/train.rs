@@ -30,9 +30,12 @@ pub struct Args {
     /// Target tokens per batch.
     #[arg(long, default_value_t = 2048)]
     max_tokens: u32,
-    /// Updates to time.
+    /// Updates to time in each round.
     #[arg(long, default_value_t = 10)]
     steps: usize,
+    /// Rounds; ours and the peer take turns, and medians over the rounds are printed.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
     #[command(flatten)]
     shape: Shape,
     /// Command of a peer that takes the same flags and prints JSON lines.
@@ -50,6 +53,8 @@ struct Measurement<'a> {
     step: &'static str,
     device: &'a str,
     threads: usize,
+    /// Rounds that the figures are medians of.
+    rounds: usize,
     ms_per_update: f64,
     tokens_per_s: f64,
     tokens_per_update: f64,
@@ -65,7 +70,7 @@ struct Measurement<'a> {
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     ensure!(args.device == "cpu", "--device {}: only the CPU can be measured so far", args.device);
-    ensure!(args.steps > 0, "--steps must be above 0");
+    ensure!(args.steps > 0 && args.rounds > 0, "--steps and --rounds must be above 0");
     let threads = rayon::current_num_threads();
     let peak = product_peak();
     for variant in &args.variants {
@@ -77,25 +82,25 @@ pub fn run(args: Args) -> Result<()> {
         let gated = config.model.mixture.system.is_gated();
         // One untimed step of each kind: buffers are allocated, caches warm.
         learner.update(&data[..1], if gated { Steps::GThenF } else { Steps::F }, 1)?;
-        let peers = match &args.peer {
-            None => Vec::new(),
-            Some(command) => peer::run(command, &peer_flags(&args, variant, threads))?,
-        };
-        for step in if gated { &["F", "G"][..] } else { &["F"][..] } {
-            gemm::meter_reset();
-            let begun = Instant::now();
-            for batch in data.chunks(1) {
-                if *step == "G" {
-                    learner.gate_step(batch, 1)?;
-                } else {
-                    learner.update(batch, Steps::F, 1)?;
-                }
+        let steps = if gated { &["F", "G"][..] } else { &["F"][..] };
+        let mut rounds: Vec<Vec<Round>> = steps.iter().map(|_| Vec::new()).collect();
+        for _ in 0..args.rounds {
+            let own: Vec<Timed> =
+                steps.iter().map(|step| time(&mut learner, &data, step)).collect::<Result<_>>()?;
+            let peers = match &args.peer {
+                None => Vec::new(),
+                Some(command) => peer::run(command, &peer_flags(&args, variant, threads))?,
+            };
+            for ((step, own), rounds) in steps.iter().zip(own).zip(&mut rounds) {
+                let peer = peers.iter().find(|line| line.step == *step).map(|line| line.tokens_per_s);
+                rounds.push(Round { own, peer });
             }
-            let seconds = begun.elapsed().as_secs_f64();
-            let meter = gemm::meter();
-            let tokens: usize = data.iter().map(mae_data::PackedBatch::tgt_tokens).sum();
-            let tokens_per_s = tokens as f64 / seconds;
-            let peer = peers.iter().find(|line| line.step == *step).map(|line| line.tokens_per_s);
+        }
+        let tokens: usize = data.iter().map(mae_data::PackedBatch::tgt_tokens).sum();
+        for (step, rounds) in steps.iter().zip(&rounds) {
+            let of = |value: &dyn Fn(&Round) -> f64| median(rounds.iter().map(value).collect());
+            let seconds = of(&|round| round.own.seconds);
+            let with_peer = args.peer.is_some();
             report(
                 &args,
                 &Measurement {
@@ -103,19 +108,61 @@ pub fn run(args: Args) -> Result<()> {
                     step,
                     device: &args.device,
                     threads,
+                    rounds: args.rounds,
                     ms_per_update: 1e3 * seconds / data.len() as f64,
-                    tokens_per_s,
+                    tokens_per_s: tokens as f64 / seconds,
                     tokens_per_update: tokens as f64 / data.len() as f64,
-                    product_share: meter.seconds / seconds,
-                    product_gflops: meter.flops / meter.seconds / 1e9,
+                    product_share: of(&|round| round.own.product_share),
+                    product_gflops: of(&|round| round.own.product_gflops),
                     product_peak_gflops: peak,
-                    peer_tokens_per_s: peer,
-                    ratio_to_peer: peer.map(|peer| tokens_per_s / peer),
+                    peer_tokens_per_s: with_peer.then(|| of(&|round| round.peer.unwrap_or(f64::NAN))),
+                    ratio_to_peer: with_peer.then(|| {
+                        of(&|round| tokens as f64 / round.own.seconds / round.peer.unwrap_or(f64::NAN))
+                    }),
                 },
             );
         }
     }
     Ok(())
+}
+
+/// Our own updates of one round.
+struct Timed {
+    seconds: f64,
+    product_share: f64,
+    product_gflops: f64,
+}
+
+/// One round: ours, and the peer's target tokens per second right after.
+struct Round {
+    own: Timed,
+    peer: Option<f64>,
+}
+
+/// Times one step on every batch.
+fn time(learner: &mut Learner, data: &[mae_data::PackedBatch], step: &str) -> Result<Timed> {
+    gemm::meter_reset();
+    let begun = Instant::now();
+    for batch in data.chunks(1) {
+        if step == "G" {
+            learner.gate_step(batch, 1)?;
+        } else {
+            learner.update(batch, Steps::F, 1)?;
+        }
+    }
+    let (seconds, meter) = (begun.elapsed().as_secs_f64(), gemm::meter());
+    Ok(Timed {
+        seconds,
+        product_share: meter.seconds / seconds,
+        product_gflops: meter.flops / meter.seconds / 1e9,
+    })
+}
+
+/// The middle value.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
 fn peer_flags(args: &Args, variant: &str, threads: usize) -> Vec<String> {
