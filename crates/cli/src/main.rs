@@ -58,12 +58,13 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         anyhow::ensure!(threads > 0, "--threads 0: at least one thread is needed");
         rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
     }
-    match cli.command {
+    // On a thread of the pool, ops start their parallel loops without waking another thread to do so.
+    rayon::scope(|_| match cli.command {
         Command::Quickstart(args) => commands::quickstart::run(args),
         Command::Preprocess(args) => commands::preprocess::run(args),
         Command::Train(args) => commands::train::run(args),
         Command::Generate(args) => commands::generate::run(args),
         Command::Score(args) => commands::score::run(args),
         Command::Bench(args) => commands::bench::run(args),
-    }
+    })
 }
