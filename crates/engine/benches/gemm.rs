@@ -30,7 +30,7 @@ const SIZES: [(&str, [usize; 3]); 21] = [
     ("dYᵀ·X", [512, 256, 1000]),
 ];
 
-/// Best GFLOP/s at full precision and at that of gradients, of the repeats that fit in a fixed time.
+/// Best GFLOP/s at full precision and at that of training, of the repeats that fit in a fixed time.
 fn measure(kind: &str, [m, n, k]: [usize; 3]) -> [f64; 2] {
     let fill = |len: usize| (0..len).map(|i| (i % 127) as f32 / 63.0 - 1.0).collect::<Vec<f32>>();
     let (a, b, mut c) = (fill(m * k), fill(k * n), vec![0.0; m * n]);
@@ -39,7 +39,7 @@ fn measure(kind: &str, [m, n, k]: [usize; 3]) -> [f64; 2] {
     let (start, mut best) = (Instant::now(), [Duration::MAX; 2]);
     // In turns, so that both meet the same disturbances.
     while start.elapsed() < Duration::from_millis(800) {
-        for (best, precision) in best.iter_mut().zip([Precision::Full, Precision::Gradient]) {
+        for (best, precision) in best.iter_mut().zip([Precision::Full, Precision::Training]) {
             let call = Instant::now();
             gemm([m, n, k], a, b, &mut c, Into::Overwrite, precision);
             *best = call.elapsed().min(*best);
@@ -59,10 +59,10 @@ fn main() {
     let portable = portable.output().expect("run this benchmark again").stdout;
     let portable = String::from_utf8(portable).expect("numbers");
     println!("GFLOP/s of {} at both precisions, and of portable", kernel_name());
-    println!("{:8}{:>6}{:>7}{:>6}{:>12}{:>12}{:>12}", "", "m", "n", "k", "full", "gradient", "portable");
-    for (((kind, [m, n, k]), [full, gradient]), portable) in SIZES.iter().zip(measured).zip(portable.lines())
+    println!("{:8}{:>6}{:>7}{:>6}{:>12}{:>12}{:>12}", "", "m", "n", "k", "full", "training", "portable");
+    for (((kind, [m, n, k]), [full, training]), portable) in SIZES.iter().zip(measured).zip(portable.lines())
     {
         let portable: f64 = portable.parse().expect("a number");
-        println!("{kind:8}{m:>6}{n:>7}{k:>6}{full:>12.0}{gradient:>12.0}{portable:>12.0}");
+        println!("{kind:8}{m:>6}{n:>7}{k:>6}{full:>12.0}{training:>12.0}{portable:>12.0}");
     }
 }

@@ -3,6 +3,7 @@
 //! A [`Var`] carries a gradient only if a free parameter lies upstream of it, so a step that updates the gates
 //! alone computes no other weight gradient. Nodes are consumed on the walk back, which returns their buffers.
 
+use crate::cpu::gemm::Precision;
 use crate::device::{Buffer, Device};
 use crate::params::{Gradients, GroupSet, ParamId, Params, Updates};
 use crate::rng::{Dropout, Rng, Stream};
@@ -112,6 +113,11 @@ impl<'p> Tape<'p> {
     /// Whether this is a training pass.
     pub fn is_training(&self) -> bool {
         self.rng.is_some()
+    }
+
+    /// How exact the products of this pass are.
+    pub(crate) fn precision(&self) -> Precision {
+        if self.is_training() { Precision::Training } else { Precision::Full }
     }
 
     pub(crate) fn is_free(&self, id: ParamId) -> bool {

@@ -74,7 +74,7 @@ impl Tape<'_> {
                 vocabulary.t(),
                 &mut logits,
                 products::Into::Overwrite,
-                Precision::Full,
+                self.precision(),
             );
             let targets = &loss.targets.values()[range.clone()];
             let gradient_wanted = free || dx.is_some();
@@ -92,7 +92,7 @@ impl Tape<'_> {
                     features,
                     gradient,
                     into(held),
-                    Precision::Gradient,
+                    Precision::Training,
                 );
             }
             if let Some(dx) = &mut dx {
@@ -103,7 +103,7 @@ impl Tape<'_> {
                     vocabulary,
                     part,
                     products::Into::Overwrite,
-                    Precision::Gradient,
+                    Precision::Training,
                 );
             }
         }

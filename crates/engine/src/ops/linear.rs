@@ -27,7 +27,7 @@ impl Tape<'_> {
         let mut y = self.device().scratch(rows * cols);
         let w = Mat::new(self.params.values(weight), inner);
         let x_mat = Mat::new(x.values(), inner);
-        gemm([rows, cols, inner], x_mat, w.t(), &mut y, Into::Overwrite, Precision::Full);
+        gemm([rows, cols, inner], x_mat, w.t(), &mut y, Into::Overwrite, self.precision());
         forward_tail(&mut y, self.params.values(bias), act, dropout);
 
         let tracked = x.tracked() || self.is_free(weight) || self.is_free(bias);
@@ -46,12 +46,12 @@ impl Tape<'_> {
                     Mat::new(input.values(), inner),
                     dw,
                     into(held),
-                    Precision::Gradient,
+                    Precision::Training,
                 );
             });
             let w = Mat::new(backward.params.values(weight), inner);
             backward.input(&input, |dx, held| {
-                gemm([rows, inner, cols], Mat::new(&dz, cols), w, dx, into(held), Precision::Gradient);
+                gemm([rows, inner, cols], Mat::new(&dz, cols), w, dx, into(held), Precision::Training);
             });
         });
         y

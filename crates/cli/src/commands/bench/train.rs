@@ -33,7 +33,7 @@ pub struct Args {
     /// Updates to time in each round.
     #[arg(long, default_value_t = 10)]
     steps: usize,
-    /// Rounds; ours and the peer take turns, and medians over the rounds are printed.
+    /// Rounds; ours and the peer take turns. Medians over the rounds are printed, and the ratio of the best rounds.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     #[command(flatten)]
@@ -64,7 +64,10 @@ struct Measurement<'a> {
     /// The rate of one large product on this machine: what the rate above could be at best.
     product_peak_gflops: f64,
     peer_tokens_per_s: Option<f64>,
+    /// Median over the rounds of our rate by the peer's.
     ratio_to_peer: Option<f64>,
+    /// Our best round by the peer's best: what is left when nobody else disturbs the machine.
+    ratio_of_best: Option<f64>,
 }
 
 /// Runs the command.
@@ -101,6 +104,8 @@ pub fn run(args: Args) -> Result<()> {
             let of = |value: &dyn Fn(&Round) -> f64| median(rounds.iter().map(value).collect());
             let seconds = of(&|round| round.own.seconds);
             let with_peer = args.peer.is_some();
+            let rate = |round: &Round| tokens as f64 / round.own.seconds;
+            let best = |value: &dyn Fn(&Round) -> f64| rounds.iter().map(value).fold(f64::NAN, f64::max);
             report(
                 &args,
                 &Measurement {
@@ -116,9 +121,10 @@ pub fn run(args: Args) -> Result<()> {
                     product_gflops: of(&|round| round.own.product_gflops),
                     product_peak_gflops: peak,
                     peer_tokens_per_s: with_peer.then(|| of(&|round| round.peer.unwrap_or(f64::NAN))),
-                    ratio_to_peer: with_peer.then(|| {
-                        of(&|round| tokens as f64 / round.own.seconds / round.peer.unwrap_or(f64::NAN))
-                    }),
+                    ratio_to_peer: with_peer
+                        .then(|| of(&|round| rate(round) / round.peer.unwrap_or(f64::NAN))),
+                    ratio_of_best: with_peer
+                        .then(|| best(&rate) / best(&|round| round.peer.unwrap_or(f64::NAN))),
                 },
             );
         }
@@ -199,7 +205,11 @@ fn report(args: &Args, m: &Measurement<'_>) {
         m.product_peak_gflops
     );
     if let (Some(peer), Some(ratio)) = (m.peer_tokens_per_s, m.ratio_to_peer) {
-        println!("  peer: {peer:.0} target tokens/s; ratio {ratio:.2}");
+        let best = m.ratio_of_best.unwrap_or(f64::NAN);
+        println!(
+            "  peer: {peer:.0} target tokens/s; ratio {ratio:.2} (median of {} rounds), {best:.2} (best rounds)",
+            m.rounds
+        );
     }
 }
 

@@ -4,9 +4,9 @@
 //! linear layer (`X·Wᵀ`, `dY·W`, `dYᵀ·X`) need no copies by the caller.
 //!
 //! Two kernels: `amx` on Linux and processors with AMX-BF16, `portable` elsewhere and for products too small
-//! for AMX. On AMX, products that make gradients take little more than half the time at a lower [`Precision`]:
-//! the noise that sampling and dropout leave in a gradient is orders of magnitude larger. The forward pass
-//! stays at full precision, so losses, logits and scores have the accuracy of `f32`.
+//! for AMX. On AMX, products of training passes take little more than half the time at a lower [`Precision`]:
+//! the noise that sampling and dropout leave in a gradient is orders of magnitude larger. Evaluation stays at
+//! full precision, so validation losses, logits and scores have the accuracy of `f32`.
 //!
 //! The environment variable `MAE_CPU_GEMM` changes this, for tests and benchmarks: `portable` is plain `f32`
 //! everywhere, `full` is AMX at full precision everywhere.
@@ -62,10 +62,10 @@ pub enum Into {
 pub enum Precision {
     /// As accurate as `f32`.
     Full,
-    /// For gradients: on AMX, three of the six products of parts. What is left out of each product of two
+    /// For training passes: on AMX, three of the six products of parts. What is left out of each product of two
     /// values is about 2⁻¹⁷ of it, and never more than 2⁻¹⁵, with either sign, so that it averages out over
     /// the sum. The portable kernel is as accurate as `f32` here too.
-    Gradient,
+    Training,
 }
 
 /// `C[m,n] (+)= A[m,k] · B[k,n]`, `c` row-major with rows of `n` values.
@@ -88,14 +88,14 @@ pub fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: 
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if kernel() != Kernel::Portable && amx::pays([m, n, k], b) {
         return match (kernel(), precision) {
-            (Kernel::Amx, Precision::Gradient) => amx::gemm::<2>([m, n, k], a, b, c, into),
+            (Kernel::Amx, Precision::Training) => amx::gemm::<2>([m, n, k], a, b, c, into),
             _ => amx::gemm::<3>([m, n, k], a, b, c, into),
         };
     }
     portable::gemm([m, n, k], a, b, c, into);
 }
 
-/// The kernel that large products run on: `"amx"`, `"amx-full"` (gradients too) or `"portable"`.
+/// The kernel that large products run on: `"amx"`, `"amx-full"` (training too) or `"portable"`.
 pub fn kernel_name() -> &'static str {
     match kernel() {
         Kernel::Amx => "amx",

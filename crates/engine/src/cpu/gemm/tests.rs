@@ -12,11 +12,11 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// The largest error allowed relative to `|C| + |A|·|B|`: the rounding of `f32`, and for gradients what is
+    /// The largest error allowed relative to `|C| + |A|·|B|`: the rounding of `f32`, and in training what is
     /// left out of each product: 2⁻¹⁷ for the third part of each operand, 2⁻¹⁶ for the product of second
     /// parts.
     fn tolerance(&self) -> f64 {
-        let left_out = if self.precision == Precision::Gradient { 2f64.powi(-15) } else { 0.0 };
+        let left_out = if self.precision == Precision::Training { 2f64.powi(-15) } else { 0.0 };
         4e-7 + left_out
     }
 }
@@ -28,8 +28,8 @@ fn kernels() -> Vec<Kernel> {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if super::amx::available() {
         let full = kernel("amx full", Precision::Full, super::amx::gemm::<3>);
-        let gradient = kernel("amx gradient", Precision::Gradient, super::amx::gemm::<2>);
-        return vec![portable, full, gradient];
+        let training = kernel("amx training", Precision::Training, super::amx::gemm::<2>);
+        return vec![portable, full, training];
     }
     vec![portable]
 }
@@ -131,12 +131,12 @@ fn every_size_transpose_and_mode_is_close_to_f64() {
 }
 
 #[test]
-fn accuracy_is_that_of_f32_or_enough_for_gradients() {
+fn accuracy_is_that_of_f32_or_enough_for_training() {
     let size @ [m, n, k] = [61, 67, 2048];
     let mut random = Random(2);
     let normal = (random.normals(m * k), random.normals(k * n));
     let uneven = (random.uneven(m * k), random.uneven(k * n));
-    // What gradients leave out is below 2⁻¹⁷ of a product in the mean; over even products it averages out.
+    // What training leaves out is below 2⁻¹⁷ of a product in the mean; over even products it averages out.
     let one_product = 2f64.powi(-17);
     let cases = [("normal", normal, one_product / (k as f64).sqrt()), ("uneven", uneven, one_product)];
     for (kind, (a, b), enough) in cases {
@@ -154,7 +154,7 @@ fn accuracy_is_that_of_f32_or_enough_for_gradients() {
             let fits = match precision {
                 Precision::Full => *max < 1.5 * plain_max && *mean < 1.5 * plain_mean,
                 // Were it no worse than full precision, that would be wrong, or this not worth having.
-                Precision::Gradient => (2.0 * plain_mean..enough).contains(mean),
+                Precision::Training => (2.0 * plain_mean..enough).contains(mean),
             };
             assert!(fits, "{kind} {name}: {max:e}, {mean:e}");
         }
@@ -193,7 +193,7 @@ fn threads_do_not_change_a_bit() {
     let mut random = Random(4);
     let (a, b) = (random.normals(m * k), random.normals(k * n));
     for (a, b) in transposes(size, &a, &b) {
-        for precision in [Precision::Full, Precision::Gradient] {
+        for precision in [Precision::Full, Precision::Training] {
             let on_threads = |threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 let mut c = vec![0.0; m * n];
@@ -220,7 +220,7 @@ fn products_started_by_many_threads_do_not_mix() {
         c
     };
     // Both at once, as they share buffers.
-    let precisions = [Precision::Full, Precision::Gradient];
+    let precisions = [Precision::Full, Precision::Training];
     let alone = precisions.map(multiply);
     assert!((0..32).into_par_iter().all(|i| multiply(precisions[i % 2]) == alone[i % 2]));
 }

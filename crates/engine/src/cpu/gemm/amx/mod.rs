@@ -1,11 +1,11 @@
-//! Products on AMX tiles, with the accuracy of `f32` or, for gradients, half the arithmetic.
+//! Products on AMX tiles, with the accuracy of `f32` or, for training, half the arithmetic.
 //!
 //! AMX multiplies bf16 values (8 significant bits) and sums in `f32`. At full precision each `f32` is split
 //! into three bf16 parts that add up to it, `a = a₁ + a₂ + a₃`, and of the nine products of parts the six that
 //! matter are summed: `a₁b₁ + a₁b₂ + a₂b₁ + a₂b₂ + a₁b₃ + a₃b₁`. The three left out are below the rounding of
 //! `f32`. Six bf16 products on AMX still take less time than one `f32` product on AVX-512.
 //!
-//! For gradients there are two parts, 16 bits, and three products: `a₁b₁ + a₁b₂ + a₂b₁`. Relative to `ab`,
+//! For training there are two parts, 16 bits, and three products: `a₁b₁ + a₁b₂ + a₂b₁`. Relative to `ab`,
 //! rounding to two parts costs up to 2⁻¹⁷ for each operand, and `a₂b₂` is up to 2⁻¹⁶.
 //!
 //! Two limits differ from plain `f32`: values beyond the largest bf16 (3.39e38) count as infinite, and what
