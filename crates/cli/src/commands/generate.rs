@@ -94,7 +94,7 @@ pub struct Args {
     /// Exponent of the length that scores are divided by: below 1 favours short translations, above 1 long ones
     #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
     lenpen: f32,
-    /// Taken off the log-probability of <unk>: above 0 makes it rarer
+    /// Taken off the log-probability of `<unk>`: above 0 makes it rarer
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     unkpen: f32,
     /// The longest translation has A·(source tokens) + B tokens
