@@ -153,6 +153,13 @@ fn mistakes_are_told() {
         let run = sandbox.mae(SMALL, &[args, &["--save-dir", "x", "--max-update", "1"]].concat());
         parts.iter().for_each(|part| assert!(run.failed().contains(part), "{args:?}: {}", run.stderr));
     }
+    assert!(sandbox.mae(&["train", "--list-recipes"], &[]).succeeded().contains("wmt14-mae6"));
+    assert!(
+        sandbox
+            .mae(&["train", "--recipe", "iwslt14-mae6"], &["--dry-run"])
+            .succeeded()
+            .contains("dropped_heads = 2")
+    );
     let missing = sandbox.mae(&["train", "nowhere"], &[]);
     assert!(missing.failed().contains("nowhere"), "{}", missing.stderr);
     assert!(sandbox.mae(&["train", "bin", "--recipe", "nothing"], &[]).failed().contains("iwslt14-mae7"));

@@ -35,10 +35,14 @@ A recipe is a TOML file with [model] and [train]; flags override its keys, and -
 The run's folder gets checkpoint_best, checkpoint_last, run.toml (everything the run used) and log.jsonl.")]
 pub struct Args {
     /// Folder with dict.*.txt and train.*.{bin,idx}.
-    data: PathBuf,
-    /// Recipe: a name (`--recipe list` prints them) or a .toml file.
+    #[arg(required_unless_present_any = ["dry_run", "list_recipes"])]
+    data: Option<PathBuf>,
+    /// Recipe: a name or a .toml file.
     #[arg(long, default_value = "iwslt14-mae7", value_name = "NAME|FILE")]
     recipe: String,
+    /// Print the names of all recipes and exit.
+    #[arg(long)]
+    list_recipes: bool,
     /// Where checkpoints and the log go.
     #[arg(long, default_value = "checkpoints", value_name = "DIR")]
     save_dir: PathBuf,
@@ -162,34 +166,30 @@ impl Flags {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    if args.recipe == "list" {
+    if args.list_recipes {
         recipes::names().iter().for_each(|name| println!("{name}"));
         return Ok(ExitCode::SUCCESS);
     }
     let config = resolve(&args)?;
-    if args.dry_run {
+    let Some(data) = args.data.as_deref().filter(|_| !args.dry_run) else {
         print!("{}", config.to_toml());
         return Ok(ExitCode::SUCCESS);
-    }
+    };
     let (source, target) = match (&args.source_lang, &args.target_lang) {
         (Some(source), Some(target)) => (source.clone(), target.clone()),
-        _ => detect_languages(&args.data)?,
+        _ => detect_languages(data)?,
     };
-    let train = ParallelDataset::open(&args.data, "train", &source, &target)?;
-    let valid_prefix = args.data.join(format!("{}.{source}-{target}.{source}", args.valid_subset));
+    let train = ParallelDataset::open(data, "train", &source, &target)?;
+    let valid_prefix = data.join(format!("{}.{source}-{target}.{source}", args.valid_subset));
     let valid = if IndexedDataset::exists(&valid_prefix) {
-        Some(ParallelDataset::open(&args.data, &args.valid_subset, &source, &target)?)
+        Some(ParallelDataset::open(data, &args.valid_subset, &source, &target)?)
     } else {
-        eprintln!(
-            "mae: {} has no `{}` set: training without validation",
-            args.data.display(),
-            args.valid_subset
-        );
+        eprintln!("mae: {} has no `{}` set: training without validation", data.display(), args.valid_subset);
         None
     };
-    let codes_path = args.data.join(folder::CODES);
+    let codes_path = data.join(folder::CODES);
     let codes = if codes_path.exists() { Some(Codes::load(&codes_path)?) } else { None };
-    let outcome = train_and_show(&args, config, &train, valid.as_ref(), codes.as_ref())?;
+    let outcome = train_and_show(&args, data, config, &train, valid.as_ref(), codes.as_ref())?;
     if outcome == Outcome::Interrupted {
         eprintln!("mae: stopped and saved; the same command goes on from here");
     }
@@ -212,6 +212,7 @@ fn resolve(args: &Args) -> Result<RunConfig> {
 
 fn train_and_show(
     args: &Args,
+    data: &Path,
     config: RunConfig,
     train: &ParallelDataset,
     valid: Option<&ParallelDataset>,
@@ -240,12 +241,8 @@ fn train_and_show(
     }
     std::fs::create_dir_all(&args.save_dir)
         .with_context(|| format!("--save-dir {}", args.save_dir.display()))?;
-    let record = format!(
-        "# mae {}\n# data: {}\n\n{}",
-        env!("CARGO_PKG_VERSION"),
-        args.data.display(),
-        config.to_toml()
-    );
+    let record =
+        format!("# mae {}\n# data: {}\n\n{}", env!("CARGO_PKG_VERSION"), data.display(), config.to_toml());
     folder::write_aside(&args.save_dir.join("run.toml"), record.as_bytes())?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
