@@ -74,7 +74,7 @@ impl Report {
             seconds,
             exact_match,
             bleu: bleu.score,
-            bleu_signature: bleu.signature.to_string(),
+            bleu_signature: format!("BLEU|{}", bleu.signature),
             entropy_limit: gates.first().map(|gate| (gate.shares.len() as f64).ln()),
             kinds: gates.first().map_or_else(BTreeMap::new, |gate| leading_experts(gate, held_out)),
             entropy: gates.iter().map(|gate| (gate.attention.clone(), gate.entropy)).collect(),
