@@ -21,6 +21,11 @@ pub enum Event {
         /// The numbers of the first few in the training set, from 1.
         examples: Vec<u64>,
     },
+    /// A resumed run was given other training choices than before.
+    Changed {
+        /// The lines of `[train]` that differ now.
+        lines: Vec<String>,
+    },
     /// An epoch begins, or goes on after a restart.
     Epoch {
         /// The epoch, from 1.

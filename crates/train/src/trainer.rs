@@ -55,7 +55,8 @@ impl Trainer<'_> {
             Some(state) => state,
             None => RunState { epoch: 1, ..RunState::default() },
         };
-        state.train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
+        let train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
+        let before = std::mem::replace(&mut state.train, train);
         let mut log = JsonLog::open(&self.folder.join("log.jsonl"), state.counters.updates)?;
         let mut tell = |event: Event| {
             watch(&event);
@@ -64,6 +65,12 @@ impl Trainer<'_> {
                 event => log.write(&event),
             }
         };
+        let known: Vec<&str> = before.lines().collect();
+        let changed = state.train.lines().filter(|line| !known.contains(line)).map(str::to_owned);
+        let lines: Vec<String> = if before.is_empty() { Vec::new() } else { changed.collect() };
+        if !lines.is_empty() {
+            tell(Event::Changed { lines })?;
+        }
         let sampler = self.sampler()?;
         if sampler.sentences() == 0 {
             return Err(Error::NoData);

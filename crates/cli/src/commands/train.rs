@@ -287,6 +287,9 @@ impl Display<'_> {
             return;
         }
         match event {
+            Event::Changed { lines } => {
+                eprintln!("mae: this run goes on with other choices than before: {}", lines.join("; "));
+            }
             Event::Skipped { pairs, examples } => {
                 let some: Vec<String> = examples.iter().map(u64::to_string).collect();
                 eprintln!(

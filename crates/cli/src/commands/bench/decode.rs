@@ -9,7 +9,7 @@ use mae_engine::{Device, Rng};
 use mae_model::{ExpertMode, Translator};
 use serde::Serialize;
 
-use super::peer;
+use super::peer::Output;
 use super::shapes::{Shape, random_sentence};
 
 /// Translation speed: greedy and beam search with random weights and a fixed length.
@@ -31,12 +31,8 @@ pub struct Args {
     length: usize,
     #[command(flatten)]
     shape: Shape,
-    /// Command of a peer that takes the same flags and prints JSON lines.
-    #[arg(long, value_name = "COMMAND")]
-    peer: Option<String>,
-    /// Print one JSON object per measurement.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// One measurement.
@@ -65,10 +61,7 @@ pub fn run(args: Args) -> Result<()> {
         let config = args.shape.config(variant)?;
         let types = [args.shape.src_vocab, args.shape.tgt_vocab];
         let model = Translator::new(&config.model, types, &Device::cpu(), 1)?;
-        let peers = match &args.peer {
-            None => Vec::new(),
-            Some(command) => peer::run(command, &peer_flags(&args, variant, threads))?,
-        };
+        let peers = args.output.run_peer(&args.shape, &peer_flags(&args, variant, threads))?;
         for &beam in &args.beams {
             // The end mark is neither allowed earlier nor left out later: every translation has the same length.
             let (min_len, max_len_b) = (args.length - 1, args.length - 1);
@@ -99,24 +92,20 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn peer_flags(args: &Args, variant: &str, threads: usize) -> Vec<String> {
+fn peer_flags(args: &Args, variant: &str, threads: usize) -> Vec<(&'static str, String)> {
     let beams: Vec<String> = args.beams.iter().map(usize::to_string).collect();
-    let own = [
+    vec![
         ("variant", variant.to_owned()),
         ("beams", beams.join(",")),
         ("sentences", args.sentences.to_string()),
         ("length", args.length.to_string()),
         ("src-lengths", args.length.to_string()),
         ("threads", threads.to_string()),
-    ];
-    let mut flags = args.shape.flags();
-    flags.extend(own.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]));
-    flags.push("--json".into());
-    flags
+    ]
 }
 
 fn report(args: &Args, m: &Measurement<'_>) {
-    if args.json {
+    if args.output.json {
         println!("{}", serde_json::to_string(m).expect("measurements can be written as JSON"));
         return;
     }

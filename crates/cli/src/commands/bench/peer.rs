@@ -5,6 +5,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
+use super::shapes::Shape;
+
 /// What a peer prints of one measurement; other fields are passed over.
 #[derive(Debug, Deserialize)]
 pub struct Line {
@@ -18,8 +20,30 @@ pub struct Line {
     pub tokens_per_s: f64,
 }
 
+/// Flags that every benchmark has.
+#[derive(clap::Args)]
+pub struct Output {
+    /// Command of a peer that takes the same flags and prints JSON lines.
+    #[arg(long, value_name = "COMMAND")]
+    pub peer: Option<String>,
+    /// Print one JSON object per measurement.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Output {
+    /// What the peer, if there is one, measures with these flags.
+    pub fn run_peer(&self, shape: &Shape, flags: &[(&str, String)]) -> Result<Vec<Line>> {
+        let Some(command) = &self.peer else { return Ok(Vec::new()) };
+        let mut all = shape.flags();
+        all.extend(flags.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]));
+        all.push("--json".into());
+        run(command, &all)
+    }
+}
+
 /// Runs `command` (split at spaces) with `flags` added; reads its JSON lines.
-pub fn run(command: &str, flags: &[String]) -> Result<Vec<Line>> {
+fn run(command: &str, flags: &[String]) -> Result<Vec<Line>> {
     let mut words = command.split_whitespace();
     let Some(program) = words.next() else { bail!("--peer needs a command") };
     let output = Command::new(program)

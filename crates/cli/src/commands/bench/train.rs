@@ -10,7 +10,7 @@ use mae_train::Learner;
 use mae_train::plan::Steps;
 use serde::Serialize;
 
-use super::peer;
+use super::peer::Output;
 use super::shapes::{Shape, batches};
 
 /// Training speed: target tokens per second of F and G steps.
@@ -38,12 +38,8 @@ pub struct Args {
     rounds: usize,
     #[command(flatten)]
     shape: Shape,
-    /// Command of a peer that takes the same flags and prints JSON lines.
-    #[arg(long, value_name = "COMMAND")]
-    peer: Option<String>,
-    /// Print one JSON object per measurement.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// One measurement.
@@ -90,10 +86,7 @@ pub fn run(args: Args) -> Result<()> {
         for _ in 0..args.rounds {
             let own: Vec<Timed> =
                 steps.iter().map(|step| time(&mut learner, &data, step)).collect::<Result<_>>()?;
-            let peers = match &args.peer {
-                None => Vec::new(),
-                Some(command) => peer::run(command, &peer_flags(&args, variant, threads))?,
-            };
+            let peers = args.output.run_peer(&args.shape, &peer_flags(&args, variant, threads))?;
             for ((step, own), rounds) in steps.iter().zip(own).zip(&mut rounds) {
                 let peer = peers.iter().find(|line| line.step == *step).map(|line| line.tokens_per_s);
                 rounds.push(Round { own, peer });
@@ -103,7 +96,7 @@ pub fn run(args: Args) -> Result<()> {
         for (step, rounds) in steps.iter().zip(&rounds) {
             let of = |value: &dyn Fn(&Round) -> f64| median(rounds.iter().map(value).collect());
             let seconds = of(&|round| round.own.seconds);
-            let with_peer = args.peer.is_some();
+            let with_peer = args.output.peer.is_some();
             let rate = |round: &Round| tokens as f64 / round.own.seconds;
             let best = |value: &dyn Fn(&Round) -> f64| rounds.iter().map(value).fold(f64::NAN, f64::max);
             report(
@@ -171,22 +164,18 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
-fn peer_flags(args: &Args, variant: &str, threads: usize) -> Vec<String> {
-    let mut flags = args.shape.flags();
-    let own = [
+fn peer_flags(args: &Args, variant: &str, threads: usize) -> Vec<(&'static str, String)> {
+    vec![
         ("variant", variant.to_owned()),
         ("device", args.device.clone()),
         ("max-tokens", args.max_tokens.to_string()),
         ("steps", args.steps.to_string()),
         ("threads", threads.to_string()),
-    ];
-    flags.extend(own.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]));
-    flags.push("--json".into());
-    flags
+    ]
 }
 
 fn report(args: &Args, m: &Measurement<'_>) {
-    if args.json {
+    if args.output.json {
         println!("{}", serde_json::to_string(m).expect("measurements can be written as JSON"));
         return;
     }
