@@ -1,13 +1,14 @@
 """The PyTorch peer's training speed on IWSLT14-shaped batches, on whatever device is there.
 
     python3 bench.py [--variant base|mae7|mae6] [--compile] [--fixed] [--steps 100] [--max-tokens 4096] [--device cuda] [--threads N] [--json]
+    python3 bench.py --inner 2048 --src-vocab 32768 --tgt-vocab 32768 --max-tokens 30000      # WMT14's shape, about 25,000 target tokens per update
 
 Batches are made as fairseq makes them: lengths drawn to look like IWSLT14 after 10k BPE, sentences sorted
 by length, (n+1) * longest <= max-tokens, batch order shuffled. Every batch is run once before the clock starts, so
 that shapes are warm, as they are from fairseq's second epoch on. `--fixed` gives all batches one shape (128 sentences
 of 26/25 tokens), the peer's best case: it lets `--compile` use CUDA graphs ("reduce-overhead"). Prints real (unpadded) target tokens per second,
 milliseconds per update, for the F step (and, for the gated variants, the G step). `--threads` sets PyTorch's CPU threads; `--json` prints one JSON object per
-measurement instead, with the same figures.
+measurement instead, with the same figures and, on CUDA, the peak of allocated memory since the program began its warm-up of that step.
 """
 import argparse, json, time
 import numpy as np
@@ -16,7 +17,7 @@ from mae_oracle import Config, Translator, smoothed_loss, PAD, EOS
 
 
 def batches(rng, n, max_tokens, c, fixed):
-    size = 40000
+    size = max(40000, n * max_tokens // 15)     # enough for n batches
     src = np.clip(np.exp(rng.normal(3.0, 0.62, size)).astype(int), 2, 174) + 1
     tgt = np.clip((src * np.exp(rng.normal(-0.05, 0.18, size))).astype(int), 2, 174) + 1
     order = np.lexsort((tgt, src))
@@ -74,6 +75,7 @@ def main():
 
     kinds = [("F", "plain" if not gate else "sample", adam, rest)] + ([("G", "mix", sgd, gate)] if gate else [])
     for name, mode, opt, free in kinds:
+        if cuda: torch.cuda.reset_peak_memory_stats()
         for b in data: step(b, mode, opt, free)
         if cuda: torch.cuda.synchronize()
         t0, toks, padded = time.time(), 0, 0
@@ -84,7 +86,8 @@ def main():
         if a.json:
             print(json.dumps({"variant": a.variant, "step": name, "compiled": a.compile, "device": dev.type, "threads": torch.get_num_threads(),
                               "updates": n, "ms_per_update": 1e3 * dt / n, "target_tokens_per_s": toks / dt,
-                              "tokens_per_update": toks / n, "padding": 1 - toks / padded}), flush=True)
+                              "tokens_per_update": toks / n, "padding": 1 - toks / padded,
+                              "peak_gpu_mib": round(torch.cuda.max_memory_allocated() / 2**20) if cuda else None}), flush=True)
             continue
         print(f"{a.variant} {name} step {'compiled' if a.compile else 'eager'} {dev.type}: {1e3*dt/n:.2f} ms/update, "
               f"{toks/dt:,.0f} target tokens/s, {toks/n:.0f} tokens/update, padding {1-toks/padded:.1%}", flush=True)

@@ -1,6 +1,7 @@
 //! The `mae` program: parses the command line, calls the libraries, turns errors into one message and exit code 1.
 
 mod commands;
+mod device;
 mod progress;
 mod quickstart;
 mod recipes;

@@ -10,83 +10,122 @@
 //! step costs what the rest needs.
 
 use mae_data::{EOS, PAD, PackedBatch, UNK};
-use mae_engine::ops::decode::{Candidate, Constraints, best_continuations};
-use mae_engine::{Ids, Segments, Tape, Tensor};
+use mae_engine::ops::decode::{Candidate, Constraints, Room, continuations};
+use mae_engine::{Ids, Result, Segments, Tape, Tensor};
 use mae_model::attention::Pass;
-use mae_model::{DecoderState, ExpertMode, Translator};
+use mae_model::{DecoderState, ExpertMode, SearchRoom, Translator};
 
 use crate::hypothesis::{Hypothesis, Live};
 use crate::options::SearchOptions;
 
-/// Translates the sources of a batch (its targets are not looked at): for each sentence, in batch order, up to
-/// `nbest` hypotheses, the best first.
-///
-/// The result for a sentence does not depend on the others in the batch. A sentence has no hypothesis at all only if
-/// the model's outputs are not numbers, as of a model whose training blew up.
-///
-/// # Panics
-///
-/// With options that [`SearchOptions::check`] refuses, and with [`ExpertMode::Sample`]: experts are drawn in training
-/// only.
+/// Translates the sources of one batch: [`Searcher::search`].
 pub fn search(
     model: &Translator,
     batch: &PackedBatch,
     options: &SearchOptions,
     mode: &ExpertMode,
-) -> Vec<Vec<Hypothesis>> {
-    if let Err(invalid) = options.check() {
-        panic!("{invalid}");
-    }
-    let mut results = vec![Vec::new(); batch.sentences()];
-    if results.is_empty() {
-        return results;
-    }
-    let mut sentences: Vec<Sentence> = (0..batch.sentences())
-        .map(|place| {
-            let source = batch.src_sentence(place).len();
-            Sentence::new(place, options.max_len(source, model.config().max_positions))
-        })
-        .collect();
-    let mut state = start(model, batch, mode);
-    while !sentences.is_empty() {
-        let step = state.steps();
-        let live = || sentences.iter().flat_map(|sentence| &sentence.live);
-        let tokens: Vec<u32> = live().map(Live::last).collect();
-        let scores: Vec<f32> = live().map(|hypothesis| hypothesis.cumulative).collect();
-        let logits = model.step(&mut state, &tokens, mode);
-        let candidates = candidates(model, &logits, &scores, &sentences, step, options);
-        let (mut parents, mut first_row) = (Vec::new(), 0);
-        for (sentence, candidates) in sentences.iter_mut().zip(candidates) {
-            let rows = sentence.live.len();
-            sentence.advance(&candidates, first_row, options, &mut parents);
-            first_row += rows;
-        }
-        sentences.retain_mut(|sentence| {
-            let done = sentence.live.is_empty();
-            if done {
-                results[sentence.place] = sentence.ranked(options.nbest);
-            }
-            !done
-        });
-        model.reorder(&mut state, &parents);
-    }
-    results
+) -> Result<Vec<Vec<Hypothesis>>> {
+    Searcher::new(model, options, mode).search(batch)
 }
 
-/// Encodes the sources; one row per sentence before the first step, where all hypotheses would be the same.
-fn start(model: &Translator, batch: &PackedBatch, mode: &ExpertMode) -> DecoderState {
-    let device = model.params().device();
-    let mut tape = Tape::evaluation(model.params());
-    let mut pass = Pass { tape: &mut tape, mode, probe: None };
-    let source = Ids::from_host(device, &batch.src);
-    let memory = model.encode(&mut pass, &source, &Segments::from_host(device, &batch.src_starts));
-    let sentences: Vec<u32> = (0..batch.sentences() as u32).collect();
-    model.start(&memory, &sentences, mode)
+/// Translates batch after batch; what a batch needs besides its results is used again by the next.
+pub struct Searcher<'m> {
+    model: &'m Translator,
+    options: SearchOptions,
+    mode: ExpertMode,
+    state: Option<DecoderState>,
+}
+
+impl<'m> Searcher<'m> {
+    /// A searcher for `model`.
+    ///
+    /// # Panics
+    ///
+    /// With options that [`SearchOptions::check`] refuses.
+    pub fn new(model: &'m Translator, options: &SearchOptions, mode: &ExpertMode) -> Self {
+        if let Err(invalid) = options.check() {
+            panic!("{invalid}");
+        }
+        Self { model, options: options.clone(), mode: mode.clone(), state: None }
+    }
+
+    /// Translates the sources of a batch (its targets are not looked at): for each sentence, in batch order, up to
+    /// `nbest` hypotheses, the best first. An error comes from the device.
+    ///
+    /// The result for a sentence does not depend on the others in the batch. A sentence has no hypothesis at all only
+    /// if the model's outputs are not numbers, as of a model whose training blew up.
+    ///
+    /// # Panics
+    ///
+    /// With [`ExpertMode::Sample`]: experts are drawn in training only.
+    pub fn search(&mut self, batch: &PackedBatch) -> Result<Vec<Vec<Hypothesis>>> {
+        let mut results = vec![Vec::new(); batch.sentences()];
+        if results.is_empty() {
+            return Ok(results);
+        }
+        let mut sentences: Vec<Sentence> = (0..batch.sentences())
+            .map(|place| {
+                let source = batch.src_sentence(place).len();
+                Sentence::new(place, self.options.max_len(source, self.model.config().max_positions))
+            })
+            .collect();
+        let steps = sentences.iter().map(|sentence| sentence.max_len).max().unwrap_or(0) + 1;
+        let (model, options) = (self.model, self.options.clone());
+        let mode = self.mode.clone();
+        let state = self.start(batch, steps);
+        while !sentences.is_empty() {
+            let step = state.steps();
+            let live = || sentences.iter().flat_map(|sentence| &sentence.live);
+            let tokens: Vec<u32> = live().map(Live::last).collect();
+            let scores: Vec<f32> = live().map(|hypothesis| hypothesis.cumulative).collect();
+            let logits = model.step(state, &tokens, &mode)?;
+            let candidates = candidates(&logits, &scores, &sentences, step, &options);
+            let (mut parents, mut first_row) = (Vec::new(), 0);
+            for (sentence, candidates) in sentences.iter_mut().zip(candidates) {
+                let rows = sentence.live.len();
+                sentence.advance(&candidates, first_row, &options, &mut parents);
+                first_row += rows;
+            }
+            sentences.retain_mut(|sentence| {
+                let done = sentence.live.is_empty();
+                if done {
+                    results[sentence.place] = sentence.ranked(options.nbest);
+                }
+                !done
+            });
+            model.reorder(state, &parents);
+        }
+        model.params().device().check()?;
+        Ok(results)
+    }
+
+    /// Encodes the sources; one row per sentence before the first step, where all hypotheses would be the same.
+    fn start(&mut self, batch: &PackedBatch, steps: usize) -> &mut DecoderState {
+        let device = self.model.params().device();
+        // Rounded up, so that the next batch finds enough room and the steps that were captured in it.
+        let up = |n: usize, unit: usize| if device.is_gpu() { n.next_multiple_of(unit) } else { n };
+        let room = SearchRoom {
+            steps: Room { rows: up(batch.sentences() * self.options.beam, 64), steps: up(steps, 256) },
+            sentences: up(batch.sentences(), 64),
+            source: up(batch.src.len(), 1 << 14),
+        };
+        if !self.state.as_ref().is_some_and(|state| state.fits(room)) {
+            self.state = None;
+        }
+        let state = self.state.get_or_insert_with(|| self.model.search_room(room));
+        let mut tape = Tape::evaluation(self.model.params());
+        let mut pass = Pass { tape: &mut tape, mode: &self.mode, probe: None };
+        let source = Ids::from_host(device, &batch.src);
+        let rows = Segments::from_host(device, &batch.src_starts);
+        let memory = self.model.encode(&mut pass, &source, &rows);
+        let sentences: Vec<u32> = (0..batch.sentences() as u32).collect();
+        self.model.start(state, &memory, &batch.src_starts, &sentences, &self.mode);
+        state
+    }
 }
 
 /// The ranked continuations of each sentence after `step` tokens.
 fn candidates(
-    model: &Translator,
     logits: &Tensor,
     scores: &[f32],
     sentences: &[Sentence],
@@ -105,37 +144,10 @@ fn candidates(
     }
     let penalties = if options.unkpen == 0.0 { Vec::new() } else { vec![(UNK, options.unkpen)] };
     let constraints = Constraints { forbidden, penalties };
-    let mut open = best_continuations(logits, scores, &going_on, 2 * options.beam, &constraints).into_iter();
-    let mut closed = endings(model, logits, scores, &at_limit).into_iter();
+    let found = continuations(logits, scores, [&going_on, &at_limit], 2 * options.beam, &constraints, EOS);
+    let (mut open, mut closed) = (found.open.into_iter(), found.closed.into_iter());
     let of = |sentence: &Sentence| if step < sentence.max_len { open.next() } else { closed.next() };
     sentences.iter().map(of).map(Option::unwrap_or_default).collect()
-}
-
-/// For each group of rows, all its hypotheses closed with the end mark, ranked.
-fn endings(
-    model: &Translator,
-    logits: &Tensor,
-    scores: &[f32],
-    groups: &[std::ops::Range<usize>],
-) -> Vec<Vec<Candidate>> {
-    let end = |row: u32, logits: &[f32]| {
-        let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum: f64 = logits.iter().map(|&v| f64::from(v - highest).exp()).sum();
-        let log_prob = f64::from(logits[EOS as usize] - highest) - sum.ln();
-        Candidate { score: scores[row as usize] + log_prob as f32, row, token: EOS }
-    };
-    let close = |group: &std::ops::Range<usize>| {
-        let rows: Vec<u32> = group.clone().map(|row| row as u32).collect();
-        let mut tape = Tape::evaluation(model.params());
-        let logits = tape.gather(logits, &Ids::from_host(model.params().device(), &rows));
-        let values = logits.to_host();
-        let each = rows.iter().zip(values.chunks_exact(logits.cols()));
-        let mut ends: Vec<Candidate> = each.map(|(&row, values)| end(row, values)).collect();
-        ends.retain(|candidate| candidate.score.is_finite());
-        ends.sort_by(|a, b| b.score.total_cmp(&a.score));
-        ends
-    };
-    groups.iter().map(close).collect()
 }
 
 /// The search for one sentence's translation.

@@ -15,7 +15,7 @@ pub mod hypothesis;
 pub mod options;
 pub mod reference;
 
-pub use beam::search;
+pub use beam::{Searcher, search};
 pub use hypothesis::Hypothesis;
 pub use options::{InvalidOptions, SearchOptions};
 pub use reference::score_references;

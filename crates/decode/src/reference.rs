@@ -1,7 +1,7 @@
 //! How likely the model finds given translations.
 
 use mae_data::PackedBatch;
-use mae_engine::Tape;
+use mae_engine::{Result, Tape};
 use mae_model::attention::Pass;
 use mae_model::{DeviceBatch, ExpertMode, Translator};
 
@@ -14,13 +14,14 @@ use mae_model::{DeviceBatch, ExpertMode, Translator};
 /// # Panics
 ///
 /// With [`ExpertMode::Sample`]: experts are drawn in training only.
-pub fn score_references(model: &Translator, batch: &PackedBatch, mode: &ExpertMode) -> Vec<Vec<f32>> {
+pub fn score_references(model: &Translator, batch: &PackedBatch, mode: &ExpertMode) -> Result<Vec<Vec<f32>>> {
     if batch.tgt.is_empty() {
-        return vec![Vec::new(); batch.sentences()];
+        return Ok(vec![Vec::new(); batch.sentences()]);
     }
     let on_device = DeviceBatch::new(model.params().device(), batch);
     let mut tape = Tape::evaluation(model.params());
     let mut pass = Pass { tape: &mut tape, mode, probe: None };
     let log_probs = model.loss(&mut pass, &on_device, 0.0, 1.0).log_probs.to_host();
-    batch.tgt_starts.windows(2).map(|w| log_probs[w[0] as usize..w[1] as usize].to_vec()).collect()
+    model.params().device().check()?;
+    Ok(batch.tgt_starts.windows(2).map(|w| log_probs[w[0] as usize..w[1] as usize].to_vec()).collect())
 }

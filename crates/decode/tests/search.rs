@@ -111,11 +111,11 @@ fn check(
 ) {
     let batch = sources(&[5, 1, 9, 2, 13], seed);
     for (set, options) in options {
-        let together = search(model, &batch, options, &ExpertMode::Mix);
+        let together = search(model, &batch, options, &ExpertMode::Mix).unwrap();
         for (place, got) in together.iter().enumerate() {
             let what = format!("{name}, {set}, seed {seed}, sentence {place}");
             assert_same(&what, got, &slow_search(slow_model, batch.src_sentence(place), options));
-            let single = search(model, &alone(&batch, place), options, &ExpertMode::Mix);
+            let single = search(model, &alone(&batch, place), options, &ExpertMode::Mix).unwrap();
             assert_eq!(single.len(), 1);
             assert_eq!(single[0].len(), got.len(), "{what}: alone");
             for (a, b) in single[0].iter().zip(got) {
@@ -173,7 +173,7 @@ fn a_sentence_stops_with_a_full_beam_or_at_the_limit() {
     let batch = sources(&[4, 7, 2, 11], 6);
     for beam in [1, 2, 5] {
         let options = SearchOptions { beam, nbest: beam, max_len_b: 6, ..SearchOptions::default() };
-        for found in search(&model, &batch, &options, &ExpertMode::Mix) {
+        for found in search(&model, &batch, &options, &ExpertMode::Mix).unwrap() {
             assert_eq!(found.len(), beam, "every sentence ends with a full beam here");
             assert!(found.is_sorted_by(|a, b| a.score >= b.score), "best first");
             for hypothesis in &found {
@@ -194,12 +194,14 @@ fn fewer_of_the_best_are_the_first_of_more() {
     let batch = sources(&[6, 3], 7);
     let of = |nbest| {
         let options = SearchOptions { nbest, max_len_b: 8, ..SearchOptions::default() };
-        search(&model, &batch, &options, &ExpertMode::Mix)
+        search(&model, &batch, &options, &ExpertMode::Mix).unwrap()
     };
     for (one, five) in of(1).iter().zip(&of(5)) {
         assert_eq!(one[..], five[..1]);
     }
-    assert!(search(&model, &sources(&[], 1), &SearchOptions::default(), &ExpertMode::Mix).is_empty());
+    assert!(
+        search(&model, &sources(&[], 1), &SearchOptions::default(), &ExpertMode::Mix).unwrap().is_empty()
+    );
 }
 
 /// A model of numbers that are none gives no hypotheses, and does not run on or panic.
@@ -208,6 +210,6 @@ fn a_model_that_blew_up_finds_nothing() {
     let mut model = model(&config(System::Base), 8);
     let name = "decoder.layers.1.fc2.bias";
     model.params_mut().set(name, &[f32::NAN; 12]).unwrap();
-    let found = search(&model, &sources(&[3], 8), &SearchOptions::default(), &ExpertMode::Mix);
+    let found = search(&model, &sources(&[3], 8), &SearchOptions::default(), &ExpertMode::Mix).unwrap();
     assert_eq!(found, [vec![]]);
 }

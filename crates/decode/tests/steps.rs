@@ -5,10 +5,11 @@ mod common;
 use common::{TYPES, config, full_pass, log_softmax, model, sources, systems, with_gates};
 use mae_data::{EOS, MemoryDataset, PackedBatch};
 use mae_decode::score_references;
+use mae_engine::ops::decode::Room;
 use mae_engine::{Device, Ids, Rng, Segments, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{DecoderGate, System};
-use mae_model::{ExpertMode, Translator};
+use mae_model::{ExpertMode, SearchRoom, Translator};
 
 fn close(what: &str, got: &[f32], want: &[f32]) {
     for (a, b) in got.iter().zip(want) {
@@ -25,7 +26,9 @@ fn check_steps(name: &str, stepped: &Translator, full: &Translator, seed: u64) {
     let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
     let rows = Segments::from_host(&device, &batch.src_starts);
     let memory = stepped.encode(&mut pass, &Ids::from_host(&device, &batch.src), &rows);
-    let mut state = stepped.start(&memory, &[0, 1, 2], &ExpertMode::Mix);
+    let room = SearchRoom { steps: Room { rows: 5, steps: 6 }, sentences: 3, source: batch.src.len() };
+    let mut state = stepped.search_room(room);
+    stepped.start(&mut state, &memory, &batch.src_starts, &[0, 1, 2], &ExpertMode::Mix);
     // (sentence, tokens read so far)
     let mut prefixes: Vec<(usize, Vec<u32>)> = (0..3).map(|sentence| (sentence, vec![])).collect();
     let orders: [&[u32]; 6] =
@@ -37,7 +40,7 @@ fn check_steps(name: &str, stepped: &Translator, full: &Translator, seed: u64) {
             tokens.push(if step == 0 { EOS } else { random });
         }
         let newest: Vec<u32> = prefixes.iter().map(|(_, tokens)| tokens[step]).collect();
-        let logits = stepped.step(&mut state, &newest, &ExpertMode::Mix);
+        let logits = stepped.step(&mut state, &newest, &ExpertMode::Mix).unwrap();
         for ((sentence, tokens), got) in prefixes.iter().zip(logits.to_host().chunks_exact(TYPES[1])) {
             let want = full_pass(full, batch.src_sentence(*sentence), tokens);
             close(&format!("{name}, step {step}"), got, &want[step]);
@@ -83,7 +86,7 @@ fn references_score_as_full_passes_say() {
             tgt_vocab: vocab,
         };
         let batch = PackedBatch::from_pairs(&data, &[0, 1, 2]);
-        let scores = score_references(&model, &batch, &ExpertMode::Mix);
+        let scores = score_references(&model, &batch, &ExpertMode::Mix).unwrap();
         for (place, got) in scores.iter().enumerate() {
             let target = batch.tgt_sentence(place);
             let previous: Vec<u32> = [EOS].iter().chain(&target[..target.len() - 1]).copied().collect();

@@ -1,36 +1,134 @@
-//! Where numbers live. Today a device is the CPU with its recycled buffers.
+//! Where numbers live: the CPU, or a GPU.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use crate::Result;
+use crate::cuda::Gpu;
+use crate::cuda::memory::{Block, Dtype, Ptr};
+use crate::cuda::profile::OpTime;
+
 /// A place that holds tensors and runs ops. Cheap to clone; clones share their buffers.
-#[derive(Clone, Default)]
-pub struct Device {
-    pool: Arc<Pool>,
+#[derive(Clone)]
+pub struct Device(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Cpu(Arc<Pool>),
+    Gpu(Arc<Gpu>),
+}
+
+/// How a GPU computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// Activations and factors of products in bfloat16, sums and master weights in f32.
+    #[default]
+    Bf16,
+    /// Everything in f32, without the tensor cores' TF32: slower, for checks.
+    F32,
 }
 
 impl Device {
     /// The CPU; ops use the threads of the current rayon pool.
     pub fn cpu() -> Self {
-        Self::default()
+        Self(Kind::Cpu(Arc::default()))
+    }
+
+    /// GPU number `ordinal`. The error says in one sentence why it cannot be used.
+    pub fn cuda(ordinal: usize, numbers: Numbers) -> Result<Self> {
+        let act = match numbers {
+            Numbers::Bf16 => Dtype::Bf16,
+            Numbers::F32 => Dtype::F32,
+        };
+        Gpu::open(ordinal, act).map(|gpu| Self(Kind::Gpu(gpu)))
     }
 
     /// What the device is, in words.
     pub fn describe(&self) -> String {
-        format!("CPU, {} threads, {} products", rayon::current_num_threads(), crate::cpu::gemm::kernel_name())
+        match &self.0 {
+            Kind::Cpu(_) => {
+                let kernel = crate::cpu::gemm::kernel_name();
+                format!("CPU, {} threads, {kernel} products", rayon::current_num_threads())
+            }
+            Kind::Gpu(gpu) => gpu.describe(),
+        }
     }
 
-    /// A buffer of `len` values whose content is left over from earlier use: the caller writes all of it.
+    /// Whether this is a GPU.
+    pub fn is_gpu(&self) -> bool {
+        self.gpu().is_some()
+    }
+
+    /// The first error of the device since it was opened. A GPU works on its own: an error shows when somebody asks,
+    /// and nothing is done after it.
+    pub fn check(&self) -> Result<()> {
+        self.gpu().map_or(Ok(()), |gpu| gpu.check())
+    }
+
+    /// Waits until everything asked for is done.
+    pub fn wait(&self) -> Result<()> {
+        let Some(gpu) = self.gpu() else { return Ok(()) };
+        gpu.wait();
+        gpu.check()
+    }
+
+    /// Bytes of device memory that this program holds; `None` on the CPU.
+    pub fn memory_held(&self) -> Option<usize> {
+        self.gpu().map(|gpu| gpu.memory_held())
+    }
+
+    /// Runs `work` on a GPU op by op and gives the time of each kernel and product, the longest first; no times on the
+    /// CPU.
+    pub fn profile<R>(&self, work: impl FnOnce() -> R) -> (R, Vec<OpTime>) {
+        match self.gpu() {
+            None => (work(), Vec::new()),
+            Some(gpu) => gpu.profile(work),
+        }
+    }
+
+    pub(crate) fn gpu(&self) -> Option<&Arc<Gpu>> {
+        match &self.0 {
+            Kind::Cpu(_) => None,
+            Kind::Gpu(gpu) => Some(gpu),
+        }
+    }
+
+    /// A buffer of `len` activations whose content is left over from earlier use: the caller writes all of it.
     pub(crate) fn scratch(&self, len: usize) -> Buffer {
-        let mut data = self.pool.take(size_class(len));
-        data.resize(len, 0.0);
-        Buffer { data, pool: self.pool.clone() }
+        self.buffer(len, |gpu| gpu.act())
     }
 
-    /// A buffer of `len` zeros.
+    /// The same, of 32-bit floats on every device.
+    pub(crate) fn scratch_floats(&self, len: usize) -> Buffer {
+        self.buffer(len, |_| Dtype::F32)
+    }
+
+    /// The same, of a type that a tensor has.
+    pub(crate) fn scratch_of(&self, dtype: Dtype, len: usize) -> Buffer {
+        self.buffer(len, |_| dtype)
+    }
+
+    fn buffer(&self, len: usize, dtype: impl FnOnce(&Gpu) -> Dtype) -> Buffer {
+        match &self.0 {
+            Kind::Cpu(pool) => {
+                let mut data = pool.take(size_class(len));
+                data.resize(len, 0.0);
+                Buffer::Host(HostBuffer { data, pool: pool.clone() })
+            }
+            Kind::Gpu(gpu) => {
+                let dtype = dtype(gpu);
+                Buffer::Gpu(GpuBuffer { block: Block::new(gpu, len * dtype.size()), len, dtype })
+            }
+        }
+    }
+
+    /// A buffer of `len` 32-bit zeros.
     pub(crate) fn zeros(&self, len: usize) -> Buffer {
-        let mut buffer = self.scratch(len);
-        buffer.fill(0.0);
+        let mut buffer = self.scratch_floats(len);
+        match &mut buffer {
+            Buffer::Host(host) => host.data.fill(0.0),
+            Buffer::Gpu(gpu) => gpu.block.clear(),
+        }
         buffer
     }
 }
@@ -70,28 +168,107 @@ impl Pool {
     }
 }
 
-/// Exclusively owned values; they go back to the device's pool when dropped.
-pub(crate) struct Buffer {
+/// Exclusively owned values; their memory goes back to the device's pool when dropped.
+pub(crate) enum Buffer {
+    Host(HostBuffer),
+    Gpu(GpuBuffer),
+}
+
+pub(crate) struct HostBuffer {
     data: Vec<f32>,
     pool: Arc<Pool>,
 }
 
-impl Drop for Buffer {
+pub(crate) struct GpuBuffer {
+    pub(crate) block: Block,
+    len: usize,
+    dtype: Dtype,
+}
+
+impl Drop for HostBuffer {
     fn drop(&mut self) {
         self.pool.give(std::mem::take(&mut self.data));
     }
 }
 
+impl Buffer {
+    /// Number of values.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Host(host) => host.data.len(),
+            Self::Gpu(gpu) => gpu.len,
+        }
+    }
+
+    /// The values on the host, waiting for the device.
+    pub(crate) fn to_host(&self) -> Vec<f32> {
+        self.range_to_host(0..self.count())
+    }
+
+    /// Some of the values on the host, waiting for the device.
+    pub(crate) fn range_to_host(&self, range: std::ops::Range<usize>) -> Vec<f32> {
+        match self {
+            Self::Host(host) => host.data[range].to_vec(),
+            Self::Gpu(gpu) => match gpu.dtype {
+                Dtype::F32 => {
+                    let mut values = vec![0.0; range.len()];
+                    gpu.block.read(4 * range.start, &mut values);
+                    values
+                }
+                Dtype::Bf16 => {
+                    let mut halves = vec![0u16; range.len()];
+                    gpu.block.read(2 * range.start, &mut halves);
+                    halves.into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect()
+                }
+            },
+        }
+    }
+
+    /// Overwrites values from `at` on with 32-bit floats from the host.
+    pub(crate) fn write(&mut self, at: usize, values: &[f32]) {
+        match self {
+            Self::Host(host) => host.data[at..at + values.len()].copy_from_slice(values),
+            Self::Gpu(gpu) => {
+                assert_eq!(gpu.dtype, Dtype::F32, "only 32-bit floats are written from the host");
+                gpu.block.write(4 * at, values);
+            }
+        }
+    }
+
+    /// The type of the values in device memory.
+    pub(crate) fn dtype(&self) -> Dtype {
+        match self {
+            Self::Host(_) => Dtype::F32,
+            Self::Gpu(gpu) => gpu.dtype,
+        }
+    }
+
+    /// The address in device memory.
+    pub(crate) fn ptr(&self) -> Ptr {
+        match self {
+            Self::Host(_) => unreachable!("an op of the GPU was given values of the CPU"),
+            Self::Gpu(gpu) => gpu.block.ptr(),
+        }
+    }
+}
+
+/// The values themselves, for ops of the CPU.
 impl std::ops::Deref for Buffer {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
-        &self.data
+        match self {
+            Self::Host(host) => &host.data,
+            Self::Gpu(_) => unreachable!("an op of the CPU was given values of the GPU"),
+        }
     }
 }
 
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
-        &mut self.data
+        match self {
+            Self::Host(host) => &mut host.data,
+            Self::Gpu(_) => unreachable!("an op of the CPU was given values of the GPU"),
+        }
     }
 }
 

@@ -23,4 +23,21 @@ pub enum Error {
         /// Number of values offered.
         got: usize,
     },
+    /// No GPU can be used; the text says why.
+    #[error("no GPU can be used: {0}")]
+    NoGpu(String),
+    /// The GPU could not do what was asked.
+    #[error("GPU: {0}")]
+    Gpu(String),
+}
+
+impl Error {
+    /// Wraps an error of CUDA's driver in `what` was tried.
+    pub(crate) fn driver(what: &'static str) -> impl Fn(cudarc::driver::result::DriverError) -> Self {
+        move |error| {
+            let text =
+                error.error_string().ok().and_then(|text| text.to_str().ok()).unwrap_or("unknown error");
+            Self::Gpu(format!("{what}: {text}"))
+        }
+    }
 }

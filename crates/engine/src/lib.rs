@@ -10,12 +10,14 @@
 //! | `ops` | one file or folder per op; each is a method of [`Tape`], with its formula, shapes and backward |
 //! | [`optim`] | Adam, SGD, norms and scaling over flat buffers |
 //! | `cpu` | what CPU code shares: matrix products, row loops, vectorised exp |
+//! | [`cuda`] | GPUs: libraries found at run time, kernels, products, captured graphs, the GPU's side of every op |
 //! | [`gradcheck`] | finite differences, used by the tests of every op |
 //!
 //! Sizes are named as in ARCHITECTURE.md: N rows (tokens of all sentences end to end), B sentences, D width,
 //! H heads, K head width, E experts, V vocabulary.
 
 pub mod cpu;
+pub mod cuda;
 pub mod device;
 pub mod error;
 pub mod gradcheck;
@@ -26,7 +28,8 @@ pub mod rng;
 pub mod tape;
 pub mod tensor;
 
-pub use device::Device;
+pub use cuda::graph::Replays;
+pub use device::{Device, Numbers};
 pub use error::{Error, Result};
 pub use params::{Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder};
 pub use rng::{Rng, Stream};

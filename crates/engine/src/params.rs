@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::cuda::memory::{Dtype, Ptr};
+use crate::cuda::ops::optim as gpu;
 use crate::device::{Buffer, Device};
 use crate::{Error, Result};
 
@@ -137,8 +139,19 @@ impl ParamsBuilder {
 
     /// Allocates all declared parameters, zero.
     pub fn finish(self, device: &Device) -> Params {
-        let buffers = self.layout.group_len.iter().map(|&len| device.zeros(len)).collect();
-        Params { device: device.clone(), layout: self.layout, buffers, names: self.names }
+        let buffers: Vec<Buffer> = self.layout.group_len.iter().map(|&len| device.zeros(len)).collect();
+        let halves = device.gpu().is_some_and(|gpu| gpu.act() == Dtype::Bf16);
+        let shadows: Vec<Buffer> = if halves {
+            self.layout.group_len.iter().map(|&len| device.scratch(len)).collect()
+        } else {
+            Vec::new()
+        };
+        let params =
+            Params { device: device.clone(), layout: self.layout, buffers, shadows, names: self.names };
+        for group in 0..params.buffers.len() {
+            params.refresh(GroupId(group), 0..params.layout.group_len[group]);
+        }
+        params
     }
 }
 
@@ -147,6 +160,8 @@ pub struct Params {
     device: Device,
     layout: Layout,
     buffers: Vec<Buffer>,
+    /// On a GPU that computes in bfloat16: the same values in bfloat16, which products read.
+    shadows: Vec<Buffer>,
     names: BTreeMap<String, ParamId>,
 }
 
@@ -190,7 +205,7 @@ impl Params {
     /// Copies a named parameter to the host.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
         let named = self.find(name)?;
-        Ok(self.buffers[named.group.0][named.range].to_vec())
+        Ok(self.buffers[named.group.0].range_to_host(named.range))
     }
 
     /// Sets a named parameter from the host.
@@ -199,7 +214,8 @@ impl Params {
         if values.len() != range.len() {
             return Err(Error::WrongSize { name: name.to_owned(), expected: range.len(), got: values.len() });
         }
-        self.buffers[group.0][range].copy_from_slice(values);
+        self.buffers[group.0].write(range.start, values);
+        self.refresh(group, range);
         Ok(())
     }
 
@@ -215,7 +231,7 @@ impl Params {
 
     /// The flat buffer of `group`, copied to the host.
     pub fn group_to_host(&self, group: GroupId) -> Vec<f32> {
-        self.buffers.get(group.0).map_or_else(Vec::new, |buffer| buffer.to_vec())
+        self.buffers.get(group.0).map_or_else(Vec::new, Buffer::to_host)
     }
 
     /// Gradients for these parameters, none set.
@@ -227,12 +243,49 @@ impl Params {
         }
     }
 
-    /// Takes over values that ops have computed for blocks (running statistics).
+    /// Takes over values that ops have computed for blocks (running statistics), as far as they are finite.
     pub fn apply(&mut self, updates: Updates) {
         for (id, values) in updates.0 {
             let block = &self.layout.blocks[id.0];
-            self.buffers[block.group.0][block.range()].copy_from_slice(&values);
+            let target = &mut self.buffers[block.group.0];
+            match self.device.gpu() {
+                None => {
+                    let finite =
+                        target[block.range()].iter_mut().zip(values.iter()).filter(|(_, v)| v.is_finite());
+                    finite.for_each(|(old, new)| *old = *new);
+                }
+                Some(gpu) => gpu::take_over(gpu, &values, target.ptr().plus(4 * block.offset)),
+            }
         }
+    }
+
+    /// Makes the bfloat16 copy of a part of a group follow its values.
+    fn refresh(&self, group: GroupId, range: std::ops::Range<usize>) {
+        if let (Some(gpu), Some(shadow)) = (self.device.gpu(), self.shadows.get(group.0)) {
+            let from = self.buffers[group.0].ptr().plus(4 * range.start);
+            gpu::to_act(gpu, from, shadow.ptr().plus(2 * range.start), range.len());
+        }
+    }
+
+    /// Where the values of a block are in device memory, as 32-bit floats.
+    pub(crate) fn master(&self, id: ParamId) -> Ptr {
+        let block = self.block(id);
+        self.buffers[block.group.0].ptr().plus(4 * block.offset)
+    }
+
+    /// Where the values of a block are in device memory, in the type that products read.
+    pub(crate) fn weights(&self, id: ParamId) -> Ptr {
+        let block = self.block(id);
+        match self.shadows.get(block.group.0) {
+            Some(shadow) => shadow.ptr().plus(2 * block.offset),
+            None => self.master(id),
+        }
+    }
+
+    /// Where a group's values and their bfloat16 copy (or null) are in device memory.
+    pub(crate) fn group_ptrs(&self, group: GroupId) -> (Ptr, Ptr) {
+        let shadow = self.shadows.get(group.0).map_or(Ptr::NULL, Buffer::ptr);
+        (self.buffers[group.0].ptr(), shadow)
     }
 
     pub(crate) fn values(&self, id: ParamId) -> &[f32] {
@@ -277,7 +330,25 @@ impl Gradients {
     pub fn get(&self, params: &Params, name: &str) -> Result<Option<Vec<f32>>> {
         let named = params.find(name)?;
         let written = self.written[params.names[name].0];
-        Ok(written.then(|| self.buffers[named.group.0][named.range].to_vec()))
+        Ok(written.then(|| self.buffers[named.group.0].range_to_host(named.range)))
+    }
+
+    /// Declares that all blocks of `free` groups hold contributions: a replayed pass has left them.
+    pub fn mark_written(&mut self, free: GroupSet) {
+        for (block, written) in self.layout.blocks.iter().zip(&mut self.written) {
+            *written |= free.contains(block.group);
+        }
+    }
+
+    /// Where the gradient of a block is in device memory, and whether it already holds a contribution to add to.
+    pub(crate) fn slot_ptr(&mut self, id: ParamId) -> (Ptr, bool) {
+        let block = &self.layout.blocks[id.0];
+        let was_written = std::mem::replace(&mut self.written[id.0], true);
+        (self.buffers[block.group.0].ptr().plus(4 * block.offset), was_written)
+    }
+
+    pub(crate) fn group_ptr(&self, group: GroupId) -> Ptr {
+        self.buffers[group.0].ptr()
     }
 
     /// The gradient of a block, and whether it already holds a contribution to add to.

@@ -12,6 +12,10 @@ pub struct Rng {
 }
 
 impl Rng {
+    pub(crate) fn step(self) -> u32 {
+        self.step
+    }
+
     /// Numbers of step `step` (the caller counts every forward pass) under `seed`.
     pub const fn new(seed: u64, step: u32) -> Self {
         Self { seed, step }
@@ -37,6 +41,11 @@ const LANES: usize = 16;
 const PER_BLOCK: usize = 8;
 
 impl Stream {
+    /// Key and number of the stream: what, with the step, addresses its numbers on a GPU.
+    pub(crate) fn address(self) -> ([u32; 2], u32) {
+        (self.key, self.stream)
+    }
+
     /// One uniform number in [0, 1) with 24 bits for (row, column).
     pub fn uniform(self, row: u32, column: u32) -> f32 {
         let block = philox([column, row, self.stream, self.step], self.key);
@@ -107,6 +116,14 @@ impl Dropout {
     pub fn new(p: f32, stream: Stream) -> Self {
         let threshold = (p * 65_536.0).round() as u16;
         Self { threshold, scale: 65_536.0 / (65_536.0 - f32::from(threshold)), stream }
+    }
+
+    pub(crate) fn threshold(&self) -> u32 {
+        u32::from(self.threshold)
+    }
+
+    pub(crate) fn stream(&self) -> Stream {
+        self.stream
     }
 
     /// Writes the factors (0 or `scale`) of `row` into `factors`; `bits` is scratch of the same length.

@@ -3,23 +3,40 @@
 //! A [`Var`] carries a gradient only if a free parameter lies upstream of it, so a step that updates the gates
 //! alone computes no other weight gradient. Nodes are consumed on the walk back, which returns their buffers.
 
+use std::sync::Arc;
+
 use crate::cpu::gemm::Precision;
+use crate::cuda::memory::Ptr;
+use crate::cuda::ops::elementwise::{self, ColumnSums};
+use crate::cuda::{Gpu, Live};
 use crate::device::{Buffer, Device};
 use crate::params::{Gradients, GroupSet, ParamId, Params, Updates};
 use crate::rng::{Dropout, Rng, Stream};
-use crate::tensor::Tensor;
+use crate::tensor::{Segments, Tensor};
 
 /// A value in a computation.
 #[derive(Clone, Debug)]
 pub struct Var {
     tensor: Tensor,
     slot: Option<usize>,
+    rows: RealRows,
+}
+
+/// How many rows of a value there really are, where a captured pass makes room for more than a batch has.
+#[derive(Clone, Debug)]
+pub(crate) enum RealRows {
+    /// As many as the value has.
+    All,
+    /// One per sentence of these.
+    Sentences(Segments),
+    /// As many as these have.
+    Rows(Segments),
 }
 
 impl Var {
     /// A value that gradients do not flow through.
     pub fn constant(tensor: Tensor) -> Self {
-        Self { tensor, slot: None }
+        Self { tensor, slot: None, rows: RealRows::All }
     }
 
     /// The value.
@@ -29,7 +46,7 @@ impl Var {
 
     /// The same value, cut off from what made it.
     pub fn detach(&self) -> Self {
-        Self::constant(self.tensor.clone())
+        Self { slot: None, ..self.clone() }
     }
 
     /// Number of rows.
@@ -44,6 +61,19 @@ impl Var {
 
     pub(crate) fn values(&self) -> &[f32] {
         self.tensor.values()
+    }
+
+    /// The address in device memory.
+    pub(crate) fn ptr(&self) -> Ptr {
+        self.tensor.ptr()
+    }
+
+    pub(crate) fn with_rows(self, rows: RealRows) -> Self {
+        Self { rows, ..self }
+    }
+
+    pub(crate) fn real_rows(&self) -> &RealRows {
+        &self.rows
     }
 
     /// Whether a gradient is wanted for this value.
@@ -63,7 +93,7 @@ pub struct Tape<'p> {
     streams: u32,
     slots: usize,
     nodes: Vec<Node>,
-    seeds: Vec<(usize, Tensor)>,
+    seeds: Vec<(usize, Buffer)>,
     updates: Updates,
 }
 
@@ -86,6 +116,9 @@ impl<'p> Tape<'p> {
     /// A pass in training: dropout and sampling draw from `rng`, batch statistics are used, and the parameters of
     /// the `free` groups get gradients, added to what `gradients` holds.
     pub fn training(params: &'p Params, gradients: &'p mut Gradients, free: GroupSet, rng: Rng) -> Self {
+        if let Some(gpu) = params.device().gpu() {
+            gpu.set_live(Live::Step, rng.step());
+        }
         Self { gradients: Some(gradients), free, rng: Some(rng), ..Self::evaluation(params) }
     }
 
@@ -94,12 +127,16 @@ impl<'p> Tape<'p> {
         if let Some(gradients) = self.gradients.take() {
             let mut slots: Vec<Option<Buffer>> = Vec::new();
             slots.resize_with(self.slots, || None);
-            let mut backward = Backward { params: self.params, gradients, free: self.free, slots };
+            let sums = ColumnSums::default();
+            let mut backward = Backward { params: self.params, gradients, free: self.free, slots, sums };
             for (slot, seed) in self.seeds {
-                backward.add(slot, &seed);
+                backward.add(slot, seed);
             }
             while let Some(node) = self.nodes.pop() {
                 node(&mut backward);
+            }
+            if let Some(gpu) = self.params.device().gpu() {
+                backward.sums.run(gpu);
             }
         }
         self.updates
@@ -108,6 +145,10 @@ impl<'p> Tape<'p> {
     /// The device that the ops of this pass run on.
     pub fn device(&self) -> &Device {
         self.params.device()
+    }
+
+    pub(crate) fn gpu(&self) -> Option<Arc<Gpu>> {
+        self.device().gpu().cloned()
     }
 
     /// Whether this is a training pass.
@@ -152,7 +193,7 @@ impl<'p> Tape<'p> {
             self.slots += 1;
             self.slots - 1
         });
-        Var { tensor: Tensor::new(shape, buffer), slot }
+        Var { tensor: Tensor::new(shape, buffer), slot, rows: RealRows::All }
     }
 
     /// Records the backward of an op with one output. `node` gets the output's gradient, to use up as it likes.
@@ -170,8 +211,27 @@ impl<'p> Tape<'p> {
         }
     }
 
+    /// Records the backward of an op with two outputs; either gradient may be absent.
+    pub(crate) fn record_two(
+        &mut self,
+        outputs: [&Var; 2],
+        node: impl FnOnce(&mut Backward<'_>, Option<Buffer>, Option<Buffer>) + Send + 'static,
+    ) {
+        let [first, second] = outputs.map(|output| output.slot);
+        if first.is_none() && second.is_none() {
+            return;
+        }
+        self.nodes.push(Box::new(move |backward| {
+            let mut take = |slot: Option<usize>| slot.and_then(|slot| backward.slots[slot].take());
+            let (first, second) = (take(first), take(second));
+            if first.is_some() || second.is_some() {
+                node(backward, first, second);
+            }
+        }));
+    }
+
     /// Makes `gradient` the start of the walk back at `var`: what a loss does.
-    pub(crate) fn seed(&mut self, var: &Var, gradient: Tensor) {
+    pub(crate) fn seed(&mut self, var: &Var, gradient: Buffer) {
         if let Some(slot) = var.slot {
             self.seeds.push((slot, gradient));
         }
@@ -184,6 +244,8 @@ pub(crate) struct Backward<'a> {
     gradients: &'a mut Gradients,
     free: GroupSet,
     slots: Vec<Option<Buffer>>,
+    /// Sums over rows that a GPU finishes all at once at the end.
+    pub(crate) sums: ColumnSums,
 }
 
 impl Backward<'_> {
@@ -208,11 +270,30 @@ impl Backward<'_> {
 
     /// Hands over `gradient` as a contribution to `var`.
     pub(crate) fn give(&mut self, var: &Var, gradient: Buffer) {
-        let Some(slot) = var.slot else { return };
-        match &mut self.slots[slot] {
-            Some(held) => crate::cpu::add(held, &gradient),
-            empty => *empty = Some(gradient),
+        if let Some(slot) = var.slot {
+            self.add(slot, gradient);
         }
+    }
+
+    /// Where a kernel is to write the gradient of `var`, and whether it is to add to what is there; null where no
+    /// gradient is wanted.
+    pub(crate) fn target(&mut self, var: &Var) -> (Ptr, u32) {
+        let Some(slot) = var.slot else { return (Ptr::NULL, 0) };
+        let held = self.slots[slot].is_some();
+        let device = self.params.device();
+        let buffer =
+            self.slots[slot].get_or_insert_with(|| device.scratch_of(var.tensor.dtype(), var.tensor.count()));
+        (buffer.ptr(), u32::from(held))
+    }
+
+    /// Where a kernel is to write the gradient of a parameter block, and whether it is to add to what is there; null
+    /// where the parameter is not free.
+    pub(crate) fn param_target(&mut self, id: ParamId) -> (Ptr, u32) {
+        if !self.is_free(id) {
+            return (Ptr::NULL, 0);
+        }
+        let (ptr, held) = self.gradients.slot_ptr(id);
+        (ptr, u32::from(held))
     }
 
     /// Lets `write` produce or add to the gradient of a parameter block, if it is free.
@@ -223,14 +304,11 @@ impl Backward<'_> {
         }
     }
 
-    fn add(&mut self, slot: usize, gradient: &Tensor) {
-        match &mut self.slots[slot] {
-            Some(held) => crate::cpu::add(held, gradient.values()),
-            empty => {
-                let mut buffer = self.params.device().scratch(gradient.values().len());
-                buffer.copy_from_slice(gradient.values());
-                *empty = Some(buffer);
-            }
+    fn add(&mut self, slot: usize, gradient: Buffer) {
+        match (&mut self.slots[slot], self.params.device().gpu()) {
+            (Some(held), None) => crate::cpu::add(held, &gradient),
+            (Some(held), Some(gpu)) => elementwise::add(gpu, held, &gradient),
+            (empty, _) => *empty = Some(gradient),
         }
     }
 }

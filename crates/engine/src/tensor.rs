@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::cuda::memory::{Block, Dtype, Ptr};
+use crate::cuda::{Gpu, launch};
 use crate::device::{Buffer, Device};
 
 /// A row-major matrix `[rows, cols]` on a device. Immutable once made; cheap to clone.
@@ -13,16 +15,16 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Copies a matrix from the host.
+    /// Copies a matrix from the host, as 32-bit floats on every device.
     pub fn from_host(device: &Device, [rows, cols]: [usize; 2], values: &[f32]) -> Self {
         assert_eq!(values.len(), rows * cols, "a {rows}x{cols} tensor needs {} values", rows * cols);
-        let mut buffer = device.scratch(values.len());
-        buffer.copy_from_slice(values);
+        let mut buffer = device.scratch_floats(values.len());
+        buffer.write(0, values);
         Self::new([rows, cols], buffer)
     }
 
     pub(crate) fn new([rows, cols]: [usize; 2], buffer: Buffer) -> Self {
-        assert_eq!(buffer.len(), rows * cols);
+        assert_eq!(buffer.count(), rows * cols);
         Self { rows, cols, data: Arc::new(buffer) }
     }
 
@@ -38,11 +40,37 @@ impl Tensor {
 
     /// Copies the values to the host, waiting for the device.
     pub fn to_host(&self) -> Vec<f32> {
-        self.data.to_vec()
+        self.data.to_host()
+    }
+
+    /// Number of values.
+    pub(crate) fn count(&self) -> usize {
+        self.rows * self.cols
     }
 
     pub(crate) fn values(&self) -> &[f32] {
         &self.data
+    }
+
+    /// The address in device memory.
+    pub(crate) fn ptr(&self) -> Ptr {
+        self.data.ptr()
+    }
+
+    pub(crate) fn dtype(&self) -> Dtype {
+        self.data.dtype()
+    }
+
+    pub(crate) fn is_on_gpu(&self) -> bool {
+        matches!(&*self.data, Buffer::Gpu(_))
+    }
+
+    /// The GPU that holds it.
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        match &*self.data {
+            Buffer::Host(_) => unreachable!("an op of the GPU was given a tensor of the CPU"),
+            Buffer::Gpu(buffer) => buffer.block.gpu(),
+        }
     }
 
     pub(crate) fn row(&self, row: usize) -> &[f32] {
@@ -57,64 +85,307 @@ impl std::fmt::Debug for Tensor {
 }
 
 /// A list of ids (tokens, rows, experts) on a device.
-#[derive(Clone, Debug)]
-pub struct Ids(Arc<[u32]>);
+#[derive(Clone)]
+pub struct Ids {
+    len: usize,
+    /// The largest id when the list was made.
+    max: u32,
+    data: IdData,
+}
+
+/// Words before the ids in device memory: their real number, and room that keeps the ids aligned.
+const ID_HEADER: usize = 4;
+
+#[derive(Clone)]
+enum IdData {
+    Host(Arc<[u32]>),
+    Gpu(Arc<Block>),
+}
 
 impl Ids {
     /// Copies ids from the host.
-    pub fn from_host(_device: &Device, ids: &[u32]) -> Self {
-        Self(ids.into())
+    pub fn from_host(device: &Device, ids: &[u32]) -> Self {
+        let data = match device.gpu() {
+            None => IdData::Host(ids.into()),
+            Some(gpu) => IdData::Gpu(Arc::new(Block::new(gpu, 4 * (ID_HEADER + ids.len())))),
+        };
+        let mut list = Self { len: ids.len(), max: ids.iter().copied().max().unwrap_or(0), data };
+        list.load(ids);
+        list
+    }
+
+    /// Room for `len` ids that are loaded later, all 0 until then.
+    pub fn with_room(device: &Device, len: usize) -> Self {
+        Self::from_host(device, &vec![0; len])
+    }
+
+    /// Takes other ids, no more than there is room for; the rest become 0. On a GPU the memory stays the same, so that
+    /// captured passes see the new ids.
+    pub fn load(&mut self, ids: &[u32]) {
+        assert!(ids.len() <= self.len, "{} ids for a list of {}", ids.len(), self.len);
+        match &mut self.data {
+            IdData::Host(data) => {
+                let mut padded = ids.to_vec();
+                padded.resize(self.len, 0);
+                *data = padded.into();
+            }
+            IdData::Gpu(block) => {
+                let mut words = vec![0; ID_HEADER + self.len];
+                words[0] = ids.len() as u32;
+                words[ID_HEADER..ID_HEADER + ids.len()].copy_from_slice(ids);
+                block.write(0, &words);
+            }
+        }
     }
 
     /// Number of ids.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len == 0
     }
 
-    /// The largest id; 0 where there are none.
+    /// The largest id when the list was made; 0 where there are none.
     pub fn max(&self) -> u32 {
-        self.0.iter().copied().max().unwrap_or(0)
+        self.max
     }
 
     pub(crate) fn values(&self) -> &[u32] {
-        &self.0
+        match &self.data {
+            IdData::Host(data) => data,
+            IdData::Gpu(_) => unreachable!("an op of the CPU was given ids of the GPU"),
+        }
+    }
+
+    pub(crate) fn ptr(&self) -> Ptr {
+        match &self.data {
+            IdData::Host(_) => unreachable!("an op of the GPU was given ids of the CPU"),
+            IdData::Gpu(block) => block.ptr().plus(4 * ID_HEADER),
+        }
+    }
+
+    /// How many ids there really are, in device memory.
+    pub(crate) fn valid(&self) -> Ptr {
+        Ptr(self.ptr().0 - 4 * ID_HEADER as u64)
+    }
+}
+
+impl std::fmt::Debug for Ids {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ids[{}]", self.len)
     }
 }
 
 /// Sentence boundaries of a packed matrix: sentence `b` owns rows `starts[b]..starts[b+1]`.
-#[derive(Clone, Debug)]
+///
+/// Room can be made for more sentences and rows than there are ([`Segments::with_room`]): surplus sentences are empty,
+/// surplus rows belong to none.
+#[derive(Clone)]
 pub struct Segments {
-    starts: Arc<[u32]>,
+    count: usize,
+    rows: usize,
+    /// Rows of the longest sentence when they were made.
+    longest: usize,
+    data: SegmentData,
 }
+
+#[derive(Clone)]
+enum SegmentData {
+    Host(Arc<[u32]>),
+    Gpu(Arc<Block>),
+}
+
+/// Query rows that one block of the GPU's attention takes.
+pub(crate) const TILE: usize = 32;
 
 impl Segments {
     /// From `B + 1` boundaries that begin at 0 and never fall.
-    pub fn from_host(_device: &Device, starts: &[u32]) -> Self {
+    pub fn from_host(device: &Device, starts: &[u32]) -> Self {
+        let (count, rows) = (starts.len() - 1, starts[starts.len() - 1] as usize);
+        let mut segments = Self::with_room(device, count, rows, 0);
+        segments.load(starts);
+        segments.longest = starts.windows(2).map(|w| (w[1] - w[0]) as usize).max().unwrap_or(0);
+        segments
+    }
+
+    /// Room for `count` sentences and `rows` rows, none longer than `longest`; all empty until they are loaded.
+    pub fn with_room(device: &Device, count: usize, rows: usize, longest: usize) -> Self {
+        let data = match device.gpu() {
+            None => SegmentData::Host(vec![0; count + 1].into()),
+            Some(gpu) => {
+                SegmentData::Gpu(Arc::new(Block::new(gpu, 4 * SegmentLayout { count, rows }.words())))
+            }
+        };
+        Self { count, rows, longest, data }
+    }
+
+    /// Takes other boundaries that fit. On a GPU the memory stays the same, so that captured passes see them.
+    pub fn load(&mut self, starts: &[u32]) {
         assert!(starts.first() == Some(&0), "segments begin at row 0");
         assert!(starts.windows(2).all(|w| w[0] <= w[1]), "segment boundaries never fall");
-        Self { starts: starts.into() }
+        let rows = starts[starts.len() - 1] as usize;
+        assert!(
+            starts.len() <= self.count + 1 && rows <= self.rows,
+            "segments have no room for the boundaries"
+        );
+        match &mut self.data {
+            SegmentData::Host(data) => {
+                let mut padded = starts.to_vec();
+                padded.resize(self.count + 1, rows as u32);
+                *data = padded.into();
+            }
+            SegmentData::Gpu(block) => {
+                block.write(0, &SegmentLayout { count: self.count, rows: self.rows }.fill(starts));
+            }
+        }
     }
 
     /// Number of sentences.
     pub fn count(&self) -> usize {
-        self.starts.len() - 1
+        self.count
     }
 
     /// Number of rows of all sentences together.
     pub fn rows(&self) -> usize {
-        self.starts[self.starts.len() - 1] as usize
+        self.rows
+    }
+
+    /// Rows of the longest sentence, or a bound.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
     }
 
     pub(crate) fn range(&self, sentence: usize) -> std::ops::Range<usize> {
-        self.starts[sentence] as usize..self.starts[sentence + 1] as usize
+        match &self.data {
+            SegmentData::Host(starts) => starts[sentence] as usize..starts[sentence + 1] as usize,
+            SegmentData::Gpu(_) => unreachable!("an op of the CPU was given segments of the GPU"),
+        }
     }
 
     pub(crate) fn ranges(&self) -> impl ExactSizeIterator<Item = std::ops::Range<usize>> + '_ {
         (0..self.count()).map(|sentence| self.range(sentence))
+    }
+
+    /// As kernels see them.
+    pub(crate) fn argument(&self) -> launch::Segments {
+        let (at, layout) = (self.base(), SegmentLayout { count: self.count, rows: self.rows });
+        launch::Segments {
+            starts: at.plus(4 * layout.starts()),
+            sentence_of_row: at.plus(4 * layout.sentence_of_row()),
+            count: at,
+            sentences: self.count as u32,
+            rows: self.rows as u32,
+        }
+    }
+
+    /// How many sentences there really are, in device memory.
+    pub(crate) fn valid_sentences(&self) -> Ptr {
+        self.base()
+    }
+
+    /// How many rows there really are, in device memory.
+    pub(crate) fn valid_rows(&self) -> Ptr {
+        self.base().plus(4)
+    }
+
+    /// Runs of up to [`TILE`] rows of a sentence, in device memory, and how many entries the list has.
+    pub(crate) fn tiles(&self) -> (Ptr, u32) {
+        let layout = SegmentLayout { count: self.count, rows: self.rows };
+        (self.base().plus(4 * layout.tiles()), layout.tile_count() as u32)
+    }
+
+    fn base(&self) -> Ptr {
+        match &self.data {
+            SegmentData::Host(_) => unreachable!("an op of the GPU was given segments of the CPU"),
+            SegmentData::Gpu(block) => block.ptr(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Segments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Segments[{} sentences, {} rows]", self.count, self.rows)
+    }
+}
+
+/// What lies where in the device memory of [`Segments`], in 32-bit words: sentences and rows that are really there;
+/// the boundaries; the sentence of each row; the tiles, two words each.
+struct SegmentLayout {
+    count: usize,
+    rows: usize,
+}
+
+/// What rows of no sentence, and tiles that are not used, say.
+const NO_SENTENCE: u32 = u32::MAX;
+
+impl SegmentLayout {
+    fn starts(&self) -> usize {
+        2
+    }
+
+    fn sentence_of_row(&self) -> usize {
+        self.starts() + self.count + 1
+    }
+
+    fn tiles(&self) -> usize {
+        // Pairs are read as one 8-byte word.
+        (self.sentence_of_row() + self.rows).next_multiple_of(2)
+    }
+
+    fn tile_count(&self) -> usize {
+        self.rows / TILE + self.count
+    }
+
+    fn words(&self) -> usize {
+        self.tiles() + 2 * self.tile_count()
+    }
+
+    fn fill(&self, starts: &[u32]) -> Vec<u32> {
+        let mut words = Vec::with_capacity(self.words());
+        let rows = starts[starts.len() - 1];
+        words.extend([starts.len() as u32 - 1, rows]);
+        words.extend_from_slice(starts);
+        words.resize(self.sentence_of_row(), rows);
+        for (sentence, w) in starts.windows(2).enumerate() {
+            words.resize(words.len() + (w[1] - w[0]) as usize, sentence as u32);
+        }
+        words.resize(self.tiles(), NO_SENTENCE);
+        // Long sentences first: their blocks take longest and should not begin last.
+        let mut order: Vec<u32> = (0..starts.len() as u32 - 1).collect();
+        let length = |sentence: u32| starts[sentence as usize + 1] - starts[sentence as usize];
+        order.sort_by_key(|&sentence| std::cmp::Reverse(length(sentence)));
+        for sentence in order {
+            words.extend((0..length(sentence)).step_by(TILE).flat_map(|first| [sentence, first]));
+        }
+        words.resize(self.words(), NO_SENTENCE);
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_laid_out_with_room_to_spare() {
+        let layout = SegmentLayout { count: 4, rows: 200 };
+        let words = layout.fill(&[0, 2, 40, 40]);
+        assert_eq!(words.len(), layout.words());
+        assert_eq!(words[..2], [3, 40]);
+        assert_eq!(words[layout.starts()..][..5], [0, 2, 40, 40, 40]);
+        let of_row = &words[layout.sentence_of_row()..][..200];
+        assert_eq!((of_row[1], of_row[2], of_row[39], of_row[40]), (0, 1, 1, NO_SENTENCE));
+        // The long sentence has two tiles and comes first; the empty one has none.
+        assert_eq!(words[layout.tiles()..][..8], [1, 0, 1, 32, 0, 0, NO_SENTENCE, NO_SENTENCE]);
+    }
+
+    #[test]
+    fn room_that_is_not_used_is_empty() {
+        let mut segments = Segments::with_room(&Device::cpu(), 3, 10, 10);
+        segments.load(&[0, 4]);
+        assert_eq!((segments.range(0), segments.range(1), segments.range(2)), (0..4, 4..4, 4..4));
     }
 }

@@ -1,9 +1,10 @@
 //! A whole set of sources to text.
 
 use mae_data::sampler::{Order, TooLong};
-use mae_data::{BatchSampler, EOS, PackedBatch, Result, SamplerOptions, Sentences, Vocab, bpe};
-use mae_decode::{SearchOptions, search};
+use mae_data::{BatchSampler, EOS, PackedBatch, SamplerOptions, Sentences, Vocab, bpe};
+use mae_decode::{SearchOptions, Searcher};
 use mae_model::{ExpertMode, Translator};
+use mae_train::Result;
 
 /// Rows of a decoding step at most: sentences times beam.
 const MAX_ROWS: usize = 640;
@@ -30,8 +31,9 @@ pub fn translate(
         },
     )?;
     let mut lines = vec![String::new(); sources.len()];
+    let mut searcher = Searcher::new(model, options, mode);
     for ids in sampler.ordered(Order::LongestFirst) {
-        let found = search(model, &PackedBatch::from_sources(sources, &ids), options, mode);
+        let found = searcher.search(&PackedBatch::from_sources(sources, &ids))?;
         for (id, hypotheses) in ids.iter().zip(found) {
             if let Some(best) = hypotheses.first() {
                 lines[*id as usize] = text(vocab, &best.tokens);

@@ -252,4 +252,4 @@ pub(crate) fn linear(tape: &mut Tape<'_>, x: &Var, [weight, bias]: [ParamId; 2])
 }
 
 mod step;
-pub use step::{AttentionState, StepContext};
+pub use step::{AttentionState, SearchRoom, StepContext};

@@ -25,8 +25,8 @@ pub mod stack;
 pub mod stepping;
 pub mod translator;
 
-pub use attention::ExpertMode;
+pub use attention::{ExpertMode, SearchRoom};
 pub use config::ModelConfig;
 pub use error::{Error, Result};
 pub use stepping::DecoderState;
-pub use translator::{DeviceBatch, Probe, Translator};
+pub use translator::{BatchShape, DeviceBatch, Probe, Translator};

@@ -6,9 +6,9 @@
 
 use mae_engine::ops::linear::Activation;
 use mae_engine::ops::residual_norm::LayerNorm;
-use mae_engine::{ParamId, ParamsBuilder, Segments, Tape, Tensor, Var};
+use mae_engine::{Device, ParamId, ParamsBuilder, Segments, Tape, Tensor, Var};
 
-use crate::attention::{AttentionState, Kind, MixtureAttention, Pass, StepContext, linear};
+use crate::attention::{AttentionState, Kind, MixtureAttention, Pass, SearchRoom, StepContext, linear};
 use crate::config::{ModelConfig, NormOrder};
 use crate::groups::REST;
 
@@ -86,18 +86,28 @@ impl Stack {
         })
     }
 
-    /// The states of all attentions before the first step; feed-forward sublayers have empty ones.
+    /// Room for the states of all attentions in a search; feed-forward sublayers remember nothing.
+    pub(crate) fn room(&self, device: &Device, room: SearchRoom, width: usize) -> Vec<AttentionState> {
+        let room = |sublayer: &Sublayer| match sublayer {
+            Sublayer::Attention(attention) => attention.room(device, room, width),
+            Sublayer::FeedForward { .. } => AttentionState::nothing(),
+        };
+        self.sublayers.iter().map(room).collect()
+    }
+
+    /// Makes the states those before the first step.
     pub(crate) fn start(
         &self,
         pass: &mut Pass<'_, '_>,
         memory: &Var,
         keys: &Segments,
-    ) -> Vec<AttentionState> {
-        let start = |sublayer: &Sublayer| match sublayer {
-            Sublayer::Attention(attention) => attention.start(pass, memory, keys),
-            Sublayer::FeedForward { .. } => AttentionState::default(),
-        };
-        self.sublayers.iter().map(start).collect()
+        states: &mut [AttentionState],
+    ) {
+        for (sublayer, state) in self.sublayers.iter().zip(states) {
+            if let Sublayer::Attention(attention) = sublayer {
+                attention.start(pass, memory, keys, state);
+            }
+        }
     }
 
     /// One new row per hypothesis through all layers.

@@ -2,6 +2,7 @@
 
 use mae_data::batch::PackedBatch;
 use mae_engine::ops::cross_entropy::{CrossEntropy, LossSums};
+use mae_engine::ops::decode::Lineage;
 use mae_engine::ops::embed::{Embedding, sinusoids};
 use mae_engine::{Device, Ids, ParamId, Params, ParamsBuilder, Segments, Tape, Tensor, Var};
 
@@ -38,7 +39,57 @@ pub struct DeviceBatch {
     pub target_rows: Segments,
 }
 
+/// Room for a batch, rounded up, so that many batches are alike and one captured pass serves them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BatchShape {
+    /// Ns.
+    source: usize,
+    /// Nt.
+    target: usize,
+    /// B.
+    sentences: usize,
+    /// No sentence is longer.
+    longest: usize,
+}
+
+impl BatchShape {
+    /// Room for `batch` of a run whose batches have at most `max_tokens` tokens on a side. Rows are rounded up to a
+    /// 32nd of that (at least 64), which wastes 1.5 % of them on average.
+    pub fn around(batch: &PackedBatch, max_tokens: usize) -> Self {
+        let unit = (max_tokens.next_power_of_two() / 32).max(64);
+        let longest = |starts: &[u32]| starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+        let longest = longest(&batch.src_starts).max(longest(&batch.tgt_starts)) as usize;
+        Self {
+            source: batch.src.len().next_multiple_of(unit),
+            target: batch.tgt.len().next_multiple_of(unit),
+            sentences: batch.sentences().next_power_of_two().max(32),
+            longest: longest.next_power_of_two().max(64),
+        }
+    }
+}
+
 impl DeviceBatch {
+    /// Room for batches of a shape, to be loaded.
+    pub fn with_room(device: &Device, shape: BatchShape) -> Self {
+        let BatchShape { source, target, sentences, longest } = shape;
+        Self {
+            source: Ids::with_room(device, source),
+            source_rows: Segments::with_room(device, sentences, source, longest),
+            previous: Ids::with_room(device, target),
+            target: Ids::with_room(device, target),
+            target_rows: Segments::with_room(device, sentences, target, longest),
+        }
+    }
+
+    /// Takes another batch that fits.
+    pub fn load(&mut self, batch: &PackedBatch) {
+        self.source.load(&batch.src);
+        self.source_rows.load(&batch.src_starts);
+        self.previous.load(&batch.prev);
+        self.target.load(&batch.tgt);
+        self.target_rows.load(&batch.tgt_starts);
+    }
+
     /// Uploads a batch.
     pub fn new(device: &Device, batch: &PackedBatch) -> Self {
         Self {
@@ -134,6 +185,22 @@ impl Translator {
         self.params.count(groups::trained())
     }
 
+    /// An error if a batch holds ids that the model has no embedding for.
+    pub fn check_ids(&self, batch: &PackedBatch) -> Result<()> {
+        let sides =
+            [("source", &batch.src, self.source_embedding), ("target", &batch.tgt, self.target_embedding)];
+        for (side, ids, table) in sides {
+            let (types, max) = (self.params.block(table).rows, ids.iter().copied().max().unwrap_or(0));
+            if max as usize >= types {
+                return Err(Error::Config(vec![format!(
+                    "a {side} sentence holds id {max}, the dictionary has {types} types; the data was not made with \
+                     the model's dictionaries"
+                )]));
+            }
+        }
+        Ok(())
+    }
+
     /// Types of the target dictionary.
     pub fn target_types(&self) -> usize {
         self.params.block(self.output_embedding).rows
@@ -141,14 +208,14 @@ impl Translator {
 
     /// The encoder's output.
     pub fn encode(&self, pass: &mut Pass<'_, '_>, source: &Ids, rows: &Segments) -> Memory {
-        let x = self.embed(pass.tape, self.source_embedding, source, rows, 0);
+        let x = self.embed(pass.tape, self.source_embedding, source, rows, None);
         Memory { output: self.encoder.forward(pass, x, rows, None), rows: rows.clone() }
     }
 
     /// The decoder's output for whole targets, `[Nt, D]`.
     pub fn features(&self, pass: &mut Pass<'_, '_>, batch: &DeviceBatch) -> Var {
         let memory = self.encode(pass, &batch.source, &batch.source_rows);
-        let x = self.embed(pass.tape, self.target_embedding, &batch.previous, &batch.target_rows, 0);
+        let x = self.embed(pass.tape, self.target_embedding, &batch.previous, &batch.target_rows, None);
         self.decoder.forward(pass, x, &batch.target_rows, Some((&memory.output, &memory.rows)))
     }
 
@@ -176,18 +243,25 @@ impl Translator {
         tape: &mut Tape<'_>,
         ids: &Ids,
         rows: &Segments,
-        offset: usize,
+        after: &Lineage,
     ) -> Var {
-        self.embed(tape, self.target_embedding, ids, rows, offset)
+        self.embed(tape, self.target_embedding, ids, rows, Some(after))
     }
 
     pub(crate) fn decoder(&self) -> &Stack {
         &self.decoder
     }
 
-    fn embed(&self, tape: &mut Tape<'_>, table: ParamId, ids: &Ids, rows: &Segments, offset: usize) -> Var {
+    fn embed(
+        &self,
+        tape: &mut Tape<'_>,
+        table: ParamId,
+        ids: &Ids,
+        rows: &Segments,
+        after: Option<&Lineage>,
+    ) -> Var {
         let scale = (self.config.encoder_embed_dim as f32).sqrt();
         let embedding = Embedding { table, positions: &self.positions, scale, dropout: self.config.dropout };
-        tape.embed(embedding, ids, rows, offset)
+        tape.embed(embedding, ids, rows, after)
     }
 }

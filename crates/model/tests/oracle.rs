@@ -1,16 +1,66 @@
 //! Golden numbers from the PyTorch oracle (`tools/oracle/golden.py`): logits, losses, every gradient of a G step, an
 //! F step with given draws and a joint step, running statistics, and ten training losses in a row.
+//!
+//! On a machine with a GPU, `MAE_TEST_DEVICE=cuda` (bfloat16) or `cuda-f32` runs them there; `MAE_FIXTURES` names the
+//! folder `fixtures` where the tests were built elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use mae_data::PackedBatch;
-use mae_engine::optim::{Adam, Moments, sgd};
-use mae_engine::{Device, Gradients, GroupSet, Ids, Rng, Tape};
+use mae_engine::optim::{Adam, Moments, StepNumbers, sgd};
+use mae_engine::{Device, Gradients, GroupSet, Ids, Numbers, Rng, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{Mixture, NormOrder, Sharing, System};
 use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator, groups};
 use safetensors::tensor::{Dtype, SafeTensors};
+
+/// Where the tests run, and how far numbers may be off there.
+struct Place {
+    device: Device,
+    /// Of logits and statistics, absolute.
+    value: f64,
+    /// Of summed losses, absolute.
+    loss: f64,
+    /// Of gradients, as a share of their norm.
+    gradient: f64,
+    /// Of the mean losses of ten updates, absolute.
+    mean_loss: f64,
+    /// Of logits after ten updates, absolute.
+    trained: f64,
+}
+
+fn place() -> &'static Place {
+    static PLACE: OnceLock<Place> = OnceLock::new();
+    PLACE.get_or_init(|| match std::env::var("MAE_TEST_DEVICE").as_deref() {
+        Err(_) | Ok("cpu") => Place {
+            device: Device::cpu(),
+            value: 1e-5,
+            loss: 1e-4,
+            gradient: 1e-4,
+            mean_loss: 1e-5,
+            trained: 1e-4,
+        },
+        Ok("cuda-f32") => Place {
+            device: Device::cuda(0, Numbers::F32).unwrap(),
+            value: 1e-4,
+            loss: 1e-4,
+            gradient: 1e-4,
+            mean_loss: 1e-4,
+            trained: 1e-4,
+        },
+        Ok("cuda") => Place {
+            device: Device::cuda(0, Numbers::Bf16).unwrap(),
+            value: 5e-2,
+            loss: 0.5,
+            gradient: 5e-2,
+            mean_loss: 2e-2,
+            trained: 0.1,
+        },
+        Ok(other) => panic!("MAE_TEST_DEVICE={other}: expected cpu, cuda or cuda-f32"),
+    })
+}
 
 struct Golden {
     values: HashMap<String, Vec<f64>>,
@@ -19,8 +69,10 @@ struct Golden {
 
 impl Golden {
     fn load(name: &str) -> Self {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("../../fixtures/oracle/{name}.safetensors"));
+        let fixtures = std::env::var_os("MAE_FIXTURES").map(PathBuf::from);
+        let fixtures =
+            fixtures.unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")));
+        let path = fixtures.join(format!("oracle/{name}.safetensors"));
         let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
         let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -85,7 +137,7 @@ impl Golden {
 
     fn model(&self) -> Translator {
         let types = [self.number("src_vocab"), self.number("tgt_vocab")];
-        let mut model = Translator::zeroed(&self.config(), types, &Device::cpu()).unwrap();
+        let mut model = Translator::zeroed(&self.config(), types, &place().device).unwrap();
         let names: Vec<String> = model.params().named().map(|p| p.name.to_owned()).collect();
         let stored = self.values.keys().filter(|key| key.starts_with("model.")).count();
         assert_eq!(names.len(), stored, "parameter names differ from the oracle's");
@@ -105,7 +157,7 @@ impl Golden {
             tgt_starts: self.ids("tgt.starts"),
             ids: (0..self.get("tgt.starts").len() as u32 - 1).collect(),
         };
-        DeviceBatch::new(&Device::cpu(), &batch)
+        DeviceBatch::new(&place().device, &batch)
     }
 
     fn draws(&self, prefix: &str) -> ExpertMode {
@@ -114,7 +166,7 @@ impl Golden {
             .keys()
             .filter_map(|key| key.strip_prefix(prefix))
             .map(|name| {
-                (name.to_owned(), Ids::from_host(&Device::cpu(), &self.ids(&format!("{prefix}{name}"))))
+                (name.to_owned(), Ids::from_host(&place().device, &self.ids(&format!("{prefix}{name}"))))
             })
             .collect();
         ExpertMode::Given(draws)
@@ -134,7 +186,7 @@ fn assert_near(what: &str, got: &[f32], want: &[f64], share: f64) {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
     let error = norm(&mut got.iter().zip(want).map(|(g, w)| f64::from(*g) - w));
     let size = norm(&mut want.iter().copied());
-    assert!(error <= share * size || error < 1e-7, "{what}: off by {error:.2e} of {size:.2e}");
+    assert!(error <= share * size || error < 1e-3 * share, "{what}: off by {error:.2e} of {size:.2e}");
 }
 
 /// One training pass; returns (smoothed loss, nll) sums.
@@ -169,7 +221,7 @@ fn check_logits_and_steps(name: &str) {
         let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
         let features = model.features(&mut pass, &batch);
         let logits = model.logits(&mut tape, &features).to_host();
-        assert_close(&format!("{name}: eval.logits"), &logits, golden.get("eval.logits"), 1e-5);
+        assert_close(&format!("{name}: eval.logits"), &logits, golden.get("eval.logits"), place().value);
     }
     let steps: &[(&str, ExpertMode, GroupSet)] = &[
         ("g", ExpertMode::Mix, groups::gates()),
@@ -182,17 +234,20 @@ fn check_logits_and_steps(name: &str) {
         let (loss, nll) = step(&mut model, &mut gradients, &batch, mode, *free);
         for (what, got) in [("loss", loss), ("nll", nll)] {
             let want = golden.get(&format!("{kind}.{what}"))[0];
-            assert!((got - want).abs() < 1e-4, "{name}: {kind}.{what} is {got}, the oracle says {want}");
+            assert!(
+                (got - want).abs() < place().loss,
+                "{name}: {kind}.{what} is {got}, the oracle says {want}"
+            );
         }
         let params = model.params();
         for parameter in params.named().filter(|p| free.contains(p.group)) {
             let got = gradients.get(params, parameter.name).unwrap().unwrap();
             let key = format!("{kind}.grad.{}", parameter.name);
-            assert_near(&format!("{name}: {key}"), &got, golden.get(&key), 1e-4);
+            assert_near(&format!("{name}: {key}"), &got, golden.get(&key), place().gradient);
         }
         for parameter in params.named().filter(|p| p.group == groups::STATISTICS) {
             let key = format!("{kind}.stats.{}", parameter.name.replace(".gate.norm.", "."));
-            assert_close(&key, &params.get(parameter.name).unwrap(), golden.get(&key), 1e-5);
+            assert_close(&key, &params.get(parameter.name).unwrap(), golden.get(&key), place().value);
         }
     }
 }
@@ -207,20 +262,29 @@ fn check_ten_updates(name: &str) {
     let rate: f32 = golden.number("lr");
     let mut moments: Vec<Moments> =
         [groups::ATTENTION_OUTPUT, groups::REST].map(|group| Moments::new(model.params(), group)).into();
+    let numbers = StepNumbers::new(&place().device);
     let tokens = batch.target.len() as f64;
     for update in 0..10 {
         if gated {
             let (loss, _) = step(&mut model, &mut gradients, &batch, &ExpertMode::Mix, groups::gates());
             let want = golden.get("train.g_losses")[update];
-            assert!((loss / tokens - want).abs() < 1e-5, "{name}: G loss {update}: {} {want}", loss / tokens);
-            sgd(model.params_mut(), &gradients, groups::GATE, 1.0);
+            assert!(
+                (loss / tokens - want).abs() < place().mean_loss,
+                "{name}: G loss {update}: {} {want}",
+                loss / tokens
+            );
+            sgd(model.params_mut(), &gradients, groups::GATE, 1.0, &numbers);
         }
         let mode = if gated { golden.draws(&format!("train.draws.{update}.")) } else { ExpertMode::Mix };
         let (loss, _) = step(&mut model, &mut gradients, &batch, &mode, groups::all_but_gates());
         let want = golden.get("train.f_losses")[update];
-        assert!((loss / tokens - want).abs() < 1e-5, "{name}: F loss {update}: {} {want}", loss / tokens);
+        assert!(
+            (loss / tokens - want).abs() < place().mean_loss,
+            "{name}: F loss {update}: {} {want}",
+            loss / tokens
+        );
         for moments in &mut moments {
-            adam.step(model.params_mut(), &gradients, moments, rate, update as u64 + 1);
+            adam.step(model.params_mut(), &gradients, moments, rate, update as u64 + 1, &numbers);
         }
     }
     let mut tape = Tape::evaluation(model.params());
@@ -231,7 +295,7 @@ fn check_ten_updates(name: &str) {
         &format!("{name}: logits after ten updates"),
         &logits,
         golden.get("train.end.eval.logits"),
-        1e-4,
+        place().trained,
     );
 }
 

@@ -1,12 +1,14 @@
 //! One update. Algorithm 1 (G step): the full mixture, gradient to the gates. Algorithm 2 (F step): one drawn expert
 //! per row, gradient to everything else.
 
+use std::collections::HashMap;
+
 use mae_data::PackedBatch;
-use mae_engine::optim::{self, Adam, Moments};
-use mae_engine::{Gradients, GroupSet, Rng, Tape};
+use mae_engine::optim::{self, Adam, Moments, Numbers, Reading, StepNumbers};
+use mae_engine::{Gradients, GroupSet, Replays, Rng, Tape};
 use mae_model::attention::Pass;
 use mae_model::groups;
-use mae_model::{DeviceBatch, ExpertMode, Translator};
+use mae_model::{BatchShape, DeviceBatch, ExpertMode, Translator};
 use serde::{Deserialize, Serialize};
 
 use crate::config::TrainConfig;
@@ -20,7 +22,44 @@ pub struct Learner {
     config: TrainConfig,
     gradients: Gradients,
     moments: Vec<Moments>,
+    numbers: StepNumbers,
     counters: Counters,
+    /// On a GPU: a batch in device memory for each shape, and the captured passes that read it.
+    feeds: HashMap<BatchShape, DeviceBatch>,
+    passes: Replays<PassKind, ()>,
+}
+
+/// What makes two passes alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PassKind {
+    step: StepKind,
+    /// The first batch of an update writes the gradients, the others add to them.
+    first: bool,
+    shape: BatchShape,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum StepKind {
+    F,
+    G,
+    Joint,
+}
+
+impl StepKind {
+    fn free(self) -> GroupSet {
+        match self {
+            Self::F => groups::all_but_gates(),
+            Self::G => groups::gates(),
+            Self::Joint => groups::trained(),
+        }
+    }
+
+    fn mode(self) -> ExpertMode {
+        match self {
+            Self::F => ExpertMode::Sample,
+            Self::G | Self::Joint => ExpertMode::Mix,
+        }
+    }
 }
 
 /// What an update's randomness and schedule depend on.
@@ -50,6 +89,10 @@ pub struct StepReport {
 /// What an update did.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct UpdateReport {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Updates of the gates so far.
+    pub gate_updates: u64,
     /// The G step, if there was one.
     pub gate: Option<StepReport>,
     /// The F step or joint step.
@@ -62,6 +105,65 @@ pub struct UpdateReport {
     pub source_tokens: u64,
 }
 
+/// A step that was asked for; its device may still be at work.
+struct PendingStep {
+    reading: Reading,
+    tokens: u64,
+}
+
+/// An update that was asked for.
+pub struct PendingUpdate {
+    gate: Option<PendingStep>,
+    main: PendingStep,
+    number: u64,
+    gate_updates: u64,
+    epoch: u64,
+    rate: f64,
+    sentences: u64,
+    source_tokens: u64,
+    /// Sentences of the batch, the first few, should it fail.
+    examples: Vec<u32>,
+}
+
+impl PendingUpdate {
+    /// Whether the report is here.
+    pub fn is_ready(&self) -> bool {
+        self.main.reading.is_ready()
+    }
+
+    /// The report, waiting for the device if need be. A loss or gradient that was not finite is an error; it has
+    /// changed no parameter, and neither has any update after it.
+    pub fn wait(self) -> Result<UpdateReport> {
+        let gate = self.gate.as_ref().map(|step| self.report(step)).transpose()?;
+        Ok(UpdateReport {
+            number: self.number,
+            gate_updates: self.gate_updates,
+            gate,
+            main: self.report(&self.main)?,
+            rate: self.rate,
+            sentences: self.sentences,
+            source_tokens: self.source_tokens,
+        })
+    }
+
+    fn report(&self, step: &PendingStep) -> Result<StepReport> {
+        let Numbers { loss, nll, norm } = step.reading.wait()?;
+        for (what, value) in [("loss", loss), ("gradient norm", norm)] {
+            if !value.is_finite() {
+                let sentences = self.examples.clone();
+                return Err(Error::NotFinite {
+                    update: self.number,
+                    epoch: self.epoch,
+                    what,
+                    value,
+                    sentences,
+                });
+            }
+        }
+        Ok(StepReport { loss, nll, tokens: step.tokens, gradient_norm: norm })
+    }
+}
+
 impl Learner {
     /// A model before its first update.
     pub fn new(model: Translator, config: &TrainConfig) -> Self {
@@ -69,7 +171,17 @@ impl Learner {
         let gradients = params.gradients();
         let moments =
             [groups::ATTENTION_OUTPUT, groups::REST].map(|group| Moments::new(params, group)).into();
-        Self { model, config: config.clone(), gradients, moments, counters: Counters::default() }
+        let numbers = StepNumbers::new(params.device());
+        Self {
+            model,
+            config: config.clone(),
+            gradients,
+            moments,
+            numbers,
+            counters: Counters::default(),
+            feeds: HashMap::new(),
+            passes: Replays::default(),
+        }
     }
 
     /// The counters.
@@ -92,101 +204,121 @@ impl Learner {
         &mut self.moments
     }
 
-    /// One update on the batches together, their loss divided by all their target tokens. A loss or gradient that
-    /// is not finite is an error and changes no parameter of the step.
-    pub fn update(&mut self, batches: &[PackedBatch], steps: Steps, epoch: u64) -> Result<UpdateReport> {
+    /// Asks for one update on the batches together, their loss divided by all their target tokens. On a GPU this does
+    /// not wait for the device.
+    pub fn update(&mut self, batches: &[PackedBatch], steps: Steps, epoch: u64) -> Result<PendingUpdate> {
         let gate = match steps {
-            Steps::GThenF => Some(self.gate_step(batches, epoch)?),
+            Steps::GThenF => Some(self.gate_step(batches)?),
             Steps::F | Steps::Joint => None,
         };
-        let (mode, free) = match steps {
-            Steps::F | Steps::GThenF => (ExpertMode::Sample, groups::all_but_gates()),
-            Steps::Joint => (ExpertMode::Mix, groups::trained()),
+        let kind = if steps == Steps::Joint { StepKind::Joint } else { StepKind::F };
+        let limit = self.config.clip_norm;
+        let main = match kind {
+            // Gates are never clipped: the limit is for the norm of the others.
+            StepKind::Joint if limit > 0.0 => {
+                let main = self.pass(batches, kind, 0.0)?;
+                self.numbers.clip(self.model.params(), &self.gradients, groups::all_but_gates(), limit);
+                main
+            }
+            _ => self.pass(batches, kind, limit)?,
         };
-        let main = self.pass(batches, &mode, free, epoch)?;
         let rate = schedule::inverse_sqrt(&self.config, self.counters.updates);
-        self.clip();
         let [beta1, beta2] = self.config.adam_betas;
         let adam =
             Adam { beta1, beta2, epsilon: self.config.adam_eps, weight_decay: self.config.weight_decay };
         let t = self.counters.updates + 1;
         for moments in &mut self.moments {
-            adam.step(self.model.params_mut(), &self.gradients, moments, rate as f32, t);
+            adam.step(self.model.params_mut(), &self.gradients, moments, rate as f32, t, &self.numbers);
         }
         if steps == Steps::Joint {
-            optim::sgd(self.model.params_mut(), &self.gradients, groups::GATE, self.config.gate_lr);
-            self.counters.gate_updates += 1;
+            self.descend_gates();
         }
         self.counters.updates = t;
-        Ok(UpdateReport {
+        Ok(PendingUpdate {
             gate,
             main,
+            number: t,
+            gate_updates: self.counters.gate_updates,
+            epoch,
             rate,
             sentences: batches.iter().map(|b| b.sentences() as u64).sum(),
             source_tokens: batches.iter().map(|b| b.src_tokens() as u64).sum(),
+            examples: batches.iter().flat_map(|b| b.ids.iter().copied()).take(20).collect(),
         })
     }
 
-    /// A G step alone: the gates take one step of plain SGD on the mean loss of the full mixture.
-    pub fn gate_step(&mut self, batches: &[PackedBatch], epoch: u64) -> Result<StepReport> {
-        let report = self.pass(batches, &ExpertMode::Mix, groups::gates(), epoch)?;
-        optim::sgd(self.model.params_mut(), &self.gradients, groups::GATE, self.config.gate_lr);
-        self.counters.gate_updates += 1;
-        Ok(report)
+    /// Asks for a G step alone and waits for it: for benchmarks.
+    pub fn gate_update(&mut self, batches: &[PackedBatch]) -> Result<()> {
+        self.gate_step(batches).map(|_| ())
     }
 
-    /// Forward and backward over all batches; leaves the gradient of the mean loss of `free` parameters.
-    fn pass(
-        &mut self,
-        batches: &[PackedBatch],
-        mode: &ExpertMode,
-        free: GroupSet,
-        epoch: u64,
-    ) -> Result<StepReport> {
+    /// A G step: the gates take one step of plain SGD on the mean loss of the full mixture.
+    fn gate_step(&mut self, batches: &[PackedBatch]) -> Result<PendingStep> {
+        let step = self.pass(batches, StepKind::G, 0.0)?;
+        self.descend_gates();
+        Ok(step)
+    }
+
+    fn descend_gates(&mut self) {
+        let rate = self.config.gate_lr;
+        optim::sgd(self.model.params_mut(), &self.gradients, groups::GATE, rate, &self.numbers);
+        self.counters.gate_updates += 1;
+    }
+
+    /// Forward and backward over all batches; leaves the gradient of the mean loss of the free parameters, and its
+    /// norm.
+    fn pass(&mut self, batches: &[PackedBatch], step: StepKind, clip: f64) -> Result<PendingStep> {
         let tokens: usize = batches.iter().map(PackedBatch::tgt_tokens).sum();
         let weight = 1.0 / tokens as f32;
-        let mut report = StepReport { loss: 0.0, nll: 0.0, tokens: tokens as u64, gradient_norm: 0.0 };
-        self.gradients.clear();
-        for batch in batches {
-            let device_batch = DeviceBatch::new(self.model.params().device(), batch);
+        self.numbers.begin();
+        for (i, batch) in batches.iter().enumerate() {
+            self.model.check_ids(batch)?;
             let rng = Rng::new(self.config.seed, self.counters.passes);
             self.counters.passes = self.counters.passes.wrapping_add(1);
-            let mut tape = Tape::training(self.model.params(), &mut self.gradients, free, rng);
-            let mut pass = Pass { tape: &mut tape, mode, probe: None };
-            let sums = self.model.loss(&mut pass, &device_batch, self.config.label_smoothing, weight);
-            let updates = tape.backward();
-            report.loss += sums.smoothed();
-            report.nll += sums.nll();
-            self.require_finite("loss", report.loss, batches, epoch)?;
-            self.model.params_mut().apply(updates);
+            self.batch_pass(batch, step, i == 0, rng, weight)?;
         }
-        self.gradients.check_complete(free)?;
-        report.gradient_norm = optim::norm(self.model.params(), &self.gradients, free);
-        self.require_finite("gradient norm", report.gradient_norm, batches, epoch)?;
-        Ok(report)
+        let params = self.model.params();
+        self.numbers.norm(params, &self.gradients, step.free(), clip);
+        params.device().check()?;
+        Ok(PendingStep { reading: self.numbers.read()?, tokens: tokens as u64 })
     }
 
-    /// Scales the gradients of everything but the gates down to the configured norm.
-    fn clip(&mut self) {
-        let limit = self.config.clip_norm;
-        if limit > 0.0 {
-            let norm = optim::norm(self.model.params(), &self.gradients, groups::all_but_gates());
-            let factor = (limit / (norm + 1e-6)).min(1.0) as f32;
-            optim::scale(self.model.params(), &mut self.gradients, groups::all_but_gates(), factor);
-        }
-    }
-
-    fn require_finite(
-        &self,
-        what: &'static str,
-        value: f64,
-        batches: &[PackedBatch],
-        epoch: u64,
+    /// Forward and backward over one batch. On a GPU, a pass of a kind that was seen before is replayed.
+    fn batch_pass(
+        &mut self,
+        batch: &PackedBatch,
+        step: StepKind,
+        first: bool,
+        rng: Rng,
+        weight: f32,
     ) -> Result<()> {
-        if value.is_finite() {
-            return Ok(());
-        }
-        let sentences = batches.iter().flat_map(|b| b.ids.iter().copied()).take(20).collect();
-        Err(Error::NotFinite { update: self.counters.updates + 1, epoch, what, value, sentences })
+        let Self { model, config, gradients, numbers, feeds, passes, .. } = self;
+        let device = model.params().device().clone();
+        let exact;
+        let shape = BatchShape::around(batch, config.max_tokens as usize);
+        let feed = if device.is_gpu() {
+            let feed = feeds.entry(shape).or_insert_with(|| DeviceBatch::with_room(&device, shape));
+            feed.load(batch);
+            &*feed
+        } else {
+            exact = DeviceBatch::new(&device, batch);
+            &exact
+        };
+        let free = step.free();
+        passes.run(&device, PassKind { step, first, shape }, rng, weight, || {
+            if first {
+                gradients.clear();
+            } else {
+                gradients.mark_written(free);
+            }
+            let mut tape = Tape::training(model.params(), gradients, free, rng);
+            let mut pass = Pass { tape: &mut tape, mode: &step.mode(), probe: None };
+            let sums = model.loss(&mut pass, feed, config.label_smoothing, weight);
+            let updates = tape.backward();
+            numbers.add(&sums);
+            model.params_mut().apply(updates);
+            gradients.check_complete(free)
+        })?;
+        Ok(())
     }
 }

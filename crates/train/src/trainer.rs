@@ -1,7 +1,9 @@
 //! The loop: epochs, updates, validation, checkpoints, stopping.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use mae_data::bpe::Codes;
@@ -10,7 +12,7 @@ use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
 
 use crate::checkpoint::{self, RunState, TextSide};
 use crate::config::{Metric, RunConfig};
-use crate::learner::Learner;
+use crate::learner::{Learner, PendingUpdate};
 use crate::log::{Event, JsonLog};
 use crate::plan;
 use crate::validate::{Validator, development_loss};
@@ -34,6 +36,42 @@ pub struct Trainer<'a> {
     pub validator: Option<Box<dyn Validator + 'a>>,
     /// Set from outside to stop after the current update.
     pub stop: &'a AtomicBool,
+}
+
+/// Batches that are packed before they are needed.
+const BATCHES_AHEAD: usize = 16;
+/// Updates that the device may be behind before we wait for it.
+const UPDATES_AHEAD: usize = 4;
+
+/// Updates that were asked for and not reported yet.
+struct Pending {
+    updates: VecDeque<PendingUpdate>,
+    /// When the last report came.
+    last: Instant,
+}
+
+impl Pending {
+    /// Reports updates that are done, and waits until no more than `most` are not.
+    fn report(
+        &mut self,
+        most: usize,
+        state: &mut RunState,
+        log_interval: u64,
+        tell: &mut impl FnMut(Event) -> Result<()>,
+    ) -> Result<()> {
+        while self.updates.len() > most || self.updates.front().is_some_and(PendingUpdate::is_ready) {
+            let Some(update) = self.updates.pop_front() else { break };
+            let report = update.wait()?;
+            let now = Instant::now();
+            state.window.add(&report, (now - self.last).as_secs_f64());
+            self.last = now;
+            if state.window.updates() >= log_interval {
+                let line = state.window.line(state.epoch, report.number, report.gate_updates, report.rate);
+                tell(Event::Train(line))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Why a run ended.
@@ -125,37 +163,22 @@ impl Trainer<'_> {
         let batches = sampler.epoch(state.epoch);
         let updates: Vec<&[Vec<u32>]> = batches.chunks(train.update_freq).collect();
         tell(Event::Epoch { epoch: state.epoch, updates: updates.len() as u64, done: state.position })?;
-        for group in updates.iter().skip(state.position as usize) {
-            let begun = Instant::now();
-            let packed: Vec<PackedBatch> =
-                group.iter().map(|ids| PackedBatch::from_pairs(self.train, ids)).collect();
-            let number = self.learner.counters().updates + 1;
-            let steps = plan::steps(self.config.model.mixture.system, &train, state.epoch, number);
-            let report = self.learner.update(&packed, steps, state.epoch)?;
-            state.position += 1;
-            state.counters = self.learner.counters();
-            state.window.add(&report, begun.elapsed().as_secs_f64());
-            tell(Event::Update { done: state.position })?;
-            if state.window.updates() >= train.log_interval {
-                let counters = state.counters;
-                let line =
-                    state.window.line(state.epoch, counters.updates, counters.gate_updates, report.rate);
-                tell(Event::Train(line))?;
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                self.save(state, tell)?;
-                return Ok(Some(Outcome::Interrupted));
-            }
-            let at_interval =
-                train.save_interval_updates > 0 && number.is_multiple_of(train.save_interval_updates);
-            let at_end = self.reason_to_stop(state).is_some();
-            if (at_interval || at_end) && state.position < updates.len() as u64 {
-                self.validate(state, tell)?;
-                self.save(state, tell)?;
-                if let Some(outcome) = self.reason_to_stop(state) {
-                    return Ok(Some(outcome));
-                }
-            }
+        let data = self.train;
+        let rest = &updates[(state.position as usize).min(updates.len())..];
+        let outcome = std::thread::scope(|scope| {
+            // Batches are packed ahead, so that the device need not wait for them.
+            let (sender, packed) = std::sync::mpsc::sync_channel::<Vec<PackedBatch>>(BATCHES_AHEAD);
+            scope.spawn(move || {
+                let pack = |ids: &Vec<u32>| PackedBatch::from_pairs(data, ids);
+                // Nobody receives any more when the run ends early.
+                rest.iter()
+                    .map(|group| group.iter().map(pack).collect())
+                    .try_for_each(|batch| sender.send(batch))
+            });
+            self.updates(packed, updates.len() as u64, state, tell)
+        })?;
+        if outcome.is_some() {
+            return Ok(outcome);
         }
         if train.validate_interval > 0 && state.epoch.is_multiple_of(train.validate_interval) {
             self.validate(state, tell)?;
@@ -173,6 +196,46 @@ impl Trainer<'_> {
             )?;
             checkpoint::prune_epochs(&self.folder, train.keep_last_epochs)?;
         }
+        Ok(None)
+    }
+
+    /// Makes the updates of an epoch of `total` updates, for which batches come in.
+    fn updates(
+        &mut self,
+        packed: Receiver<Vec<PackedBatch>>,
+        total: u64,
+        state: &mut RunState,
+        tell: &mut impl FnMut(Event) -> Result<()>,
+    ) -> Result<Option<Outcome>> {
+        let train = self.config.train.clone();
+        let mut pending = Pending { updates: VecDeque::new(), last: Instant::now() };
+        for batches in packed {
+            let number = self.learner.counters().updates + 1;
+            let steps = plan::steps(self.config.model.mixture.system, &train, state.epoch, number);
+            pending.updates.push_back(self.learner.update(&batches, steps, state.epoch)?);
+            state.position += 1;
+            state.counters = self.learner.counters();
+            tell(Event::Update { done: state.position })?;
+            pending.report(UPDATES_AHEAD, state, train.log_interval, tell)?;
+            if self.stop.load(Ordering::Relaxed) {
+                pending.report(0, state, train.log_interval, tell)?;
+                self.save(state, tell)?;
+                return Ok(Some(Outcome::Interrupted));
+            }
+            let at_interval =
+                train.save_interval_updates > 0 && number.is_multiple_of(train.save_interval_updates);
+            let at_end = self.reason_to_stop(state).is_some();
+            if (at_interval || at_end) && state.position < total {
+                pending.report(0, state, train.log_interval, tell)?;
+                self.validate(state, tell)?;
+                self.save(state, tell)?;
+                pending.last = Instant::now();
+                if let Some(outcome) = self.reason_to_stop(state) {
+                    return Ok(Some(outcome));
+                }
+            }
+        }
+        pending.report(0, state, train.log_interval, tell)?;
         Ok(None)
     }
 

@@ -9,12 +9,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
-use mae_decode::{Hypothesis, SearchOptions, score_references, search};
-use mae_engine::Device;
+use mae_decode::{Hypothesis, SearchOptions, Searcher, score_references};
 use mae_eval::bleu::{BleuConfig, BleuStats};
 use mae_model::ExpertMode;
 use mae_model::folder::{self, ModelFolder};
 
+use crate::device::DeviceArgs;
 use input::Input;
 use output::{Printer, Style};
 use work::{Batched, Limits};
@@ -74,6 +74,8 @@ pub struct Args {
     /// Its reference translation, line by line: for T- lines, BLEU and --score-reference
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// The text is segmented already: do not apply the model's BPE codes
     #[arg(long, requires = "source")]
     no_bpe: bool,
@@ -182,7 +184,7 @@ fn load_model(args: &Args) -> anyhow::Result<ModelFolder> {
             folder::CONFIG
         );
     }
-    ModelFolder::load(path, &Device::cpu())
+    ModelFolder::load(path, &args.device.open()?)
         .with_context(|| format!("cannot load the model {}", path.display()))
 }
 
@@ -197,7 +199,8 @@ fn translate(
     let mut bleu = input.references.as_ref().map(|_| BleuStats::new(BleuConfig::fairseq()));
     let mut tokens = 0;
     let begin = Instant::now();
-    let find = |batch: &mae_data::PackedBatch| search(&folder.model, batch, options, &ExpertMode::Mix);
+    let mut searcher = Searcher::new(&folder.model, options, &ExpertMode::Mix);
+    let find = |batch: &mae_data::PackedBatch| Ok(searcher.search(batch)?);
     work::in_order(input, limits, "Translating", Batched::SourcesWithWords, find, |i, found| {
         let found = match found {
             None => vec![Hypothesis { tokens: Vec::new(), score: 0.0, positional: Vec::new() }],
@@ -228,7 +231,7 @@ fn score(
     }
     let mut tokens = 0;
     let begin = Instant::now();
-    let find = |batch: &mae_data::PackedBatch| score_references(&folder.model, batch, &ExpertMode::Mix);
+    let find = |batch: &mae_data::PackedBatch| Ok(score_references(&folder.model, batch, &ExpertMode::Mix)?);
     work::in_order(input, limits, "Scoring", Batched::Pairs, find, |i, log_probs| {
         let log_probs = log_probs.unwrap_or_default();
         tokens += log_probs.len();

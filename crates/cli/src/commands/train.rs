@@ -10,7 +10,6 @@ use indicatif::ProgressBar;
 use mae_data::bpe::Codes;
 use mae_data::pairs::detect_languages;
 use mae_data::{IndexedDataset, ParallelDataset};
-use mae_engine::Device;
 use mae_eval::validator::BleuValidator;
 use mae_model::{Translator, folder};
 use mae_train::config::assignment;
@@ -19,6 +18,7 @@ use mae_train::validate::Validator;
 use mae_train::{Learner, Outcome, RunConfig, Trainer};
 use toml::Table;
 
+use crate::device::DeviceArgs;
 use crate::{progress, recipes};
 
 /// Train a translation model.
@@ -61,6 +61,8 @@ pub struct Args {
     /// Override any key, as in train.lr=0.001 or model.norm=pre; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
+    #[command(flatten)]
+    device: DeviceArgs,
     #[command(flatten)]
     flags: Flags,
     /// Write events as JSON lines to standard output instead of progress bars.
@@ -218,7 +220,7 @@ fn train_and_show(
     valid: Option<&ParallelDataset>,
     codes: Option<&Codes>,
 ) -> Result<Outcome> {
-    let device = Device::cpu();
+    let device = args.device.open()?;
     let types = [train.src_vocab.len(), train.tgt_vocab.len()];
     folder::check_sharing(&config.model, &train.src_vocab, &train.tgt_vocab)?;
     let model = Translator::new(&config.model, types, &device, config.train.seed)?;

@@ -39,6 +39,9 @@ struct Statistics {
 impl Tape<'_> {
     /// Batch norm over the rows of x `[N, D]`.
     pub fn batch_norm(&mut self, x: &Var, norm: BatchNorm) -> Var {
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::batch_norm::batch_norm(self, &gpu, x, norm);
+        }
         let (rows, cols) = (x.rows(), x.cols());
         let statistics = if self.is_training() && rows > 1 {
             self.batch_statistics(x, norm)

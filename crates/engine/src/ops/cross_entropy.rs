@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::cpu::gemm::{Mat, Precision, gemm};
 use crate::cpu::{gemm as products, math, vectorised};
+use crate::cuda::ops::cross_entropy as gpu;
 use crate::ops::linear::into;
 use crate::{Ids, ParamId, Tape, Tensor, Var};
 
@@ -28,21 +29,49 @@ pub struct CrossEntropy<'a> {
 }
 
 /// Sums over all tokens, in nats.
+#[derive(Clone)]
 pub struct LossSums {
-    sums: [f64; 2],
+    sums: Sums,
     /// ln p of each target, `[N, 1]`.
     pub log_probs: Tensor,
 }
 
+#[derive(Clone)]
+enum Sums {
+    Host([f64; 2]),
+    /// `[N, 2]` in device memory: smoothed loss and nll of each row.
+    PerRow(Tensor),
+}
+
 impl LossSums {
-    /// The label-smoothed loss.
+    /// The label-smoothed loss; waits for the device.
     pub fn smoothed(&self) -> f64 {
-        self.sums[0]
+        self.both()[0]
     }
 
-    /// The plain negative log likelihood.
+    /// The plain negative log likelihood; waits for the device.
     pub fn nll(&self) -> f64 {
-        self.sums[1]
+        self.both()[1]
+    }
+
+    /// Smoothed loss and nll; waits for the device.
+    pub fn both(&self) -> [f64; 2] {
+        match &self.sums {
+            Sums::Host(sums) => *sums,
+            Sums::PerRow(losses) => gpu::read_sums(losses.gpu(), losses),
+        }
+    }
+
+    pub(crate) fn on_gpu(losses: Tensor, log_probs: Tensor) -> Self {
+        Self { sums: Sums::PerRow(losses), log_probs }
+    }
+
+    /// The losses of a GPU, not summed yet.
+    pub(crate) fn per_row(&self) -> Option<&Tensor> {
+        match &self.sums {
+            Sums::Host(_) => None,
+            Sums::PerRow(losses) => Some(losses),
+        }
     }
 }
 
@@ -53,6 +82,9 @@ impl Tape<'_> {
         let types = self.params.block(loss.vocabulary).rows;
         assert_eq!(rows, loss.targets.len(), "cross_entropy: {rows} rows, {} targets", loss.targets.len());
         assert!((loss.targets.max() as usize) < types, "cross_entropy: a target is outside the vocabulary");
+        if let Some(gpu) = self.gpu() {
+            return gpu::cross_entropy(self, &gpu, x, loss);
+        }
         let free = self.is_free(loss.vocabulary);
         let device = self.device().clone();
         let params = self.params;
@@ -108,13 +140,16 @@ impl Tape<'_> {
             }
         }
         if let Some(dx) = dx {
-            self.seed(x, Tensor::new([rows, width], dx));
+            self.seed(x, dx);
         }
-        LossSums { sums, log_probs: Tensor::new([rows, 1], log_probs) }
+        LossSums { sums: Sums::Host(sums), log_probs: Tensor::new([rows, 1], log_probs) }
     }
 
     /// `x·Eᵀ` for features x `[N, D]`: logits `[N, V]`, for search and tests; no gradient.
     pub fn logits(&mut self, x: &Var, vocabulary: ParamId) -> Tensor {
+        if let Some(gpu) = self.gpu() {
+            return gpu::logits(self, &gpu, x, vocabulary);
+        }
         let (rows, width, types) = (x.rows(), x.cols(), self.params.block(vocabulary).rows);
         let mut logits = self.device().scratch(rows * types);
         let words = Mat::new(self.params.values(vocabulary), width);

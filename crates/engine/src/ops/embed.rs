@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use crate::cpu::for_rows;
 use crate::ops::RowFactors;
+use crate::ops::decode::Lineage;
 use crate::rng::Dropout;
 use crate::{Device, Ids, ParamId, Segments, Tape, Tensor, Var};
 
@@ -41,8 +42,15 @@ pub struct Embedding<'a> {
 }
 
 impl Tape<'_> {
-    /// Embeds packed ids `[N]`; the place in the sentence comes from `segments`, moved by `offset` (decoding).
-    pub fn embed(&mut self, e: Embedding<'_>, ids: &Ids, segments: &Segments, offset: usize) -> Var {
+    /// Embeds packed ids `[N]`; the place in the sentence comes from `segments`, in search moved by the steps before.
+    pub fn embed(
+        &mut self,
+        e: Embedding<'_>,
+        ids: &Ids,
+        segments: &Segments,
+        after: Option<&Lineage>,
+    ) -> Var {
+        let offset = after.map_or(0, Lineage::steps);
         let width = self.params.block(e.table).cols;
         assert_eq!(ids.len(), segments.rows(), "embed: ids and segments disagree");
         assert!(
@@ -51,6 +59,9 @@ impl Tape<'_> {
             ids.max()
         );
         let dropout = self.next_dropout(e.dropout);
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::embed::embed(self, &gpu, e, ids, segments, after, dropout);
+        }
         let mut y = self.device().scratch(ids.len() * width);
         let places = places(segments, offset);
         let (table, positions) = (self.params.values(e.table), e.positions);
@@ -144,7 +155,7 @@ mod tests {
                     Embedding { table, positions: &positions, scale: 2.5, dropout },
                     &ids,
                     &segments,
-                    0,
+                    None,
                 )
             });
         }

@@ -24,6 +24,9 @@ impl Tape<'_> {
         let (rows, inner, cols) = (x.rows(), block.cols, block.rows);
         assert_eq!(x.cols(), inner, "linear: the input has {} columns, the weight {inner}", x.cols());
         let dropout = self.next_dropout(dropout);
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::linear::linear(self, &gpu, x, [weight, bias], act, dropout);
+        }
         let mut y = self.device().scratch(rows * cols);
         let w = Mat::new(self.params.values(weight), inner);
         let x_mat = Mat::new(x.values(), inner);

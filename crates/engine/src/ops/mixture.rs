@@ -33,6 +33,9 @@ pub struct HeadMix {
 impl Tape<'_> {
     /// `g = softmax(logits)`, `w = g·M`; logits `[n, E]`, M `[E, H]`.
     pub fn mix_experts(&mut self, logits: &Var, experts: &Tensor) -> HeadMix {
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::mixture::mix_experts(self, &gpu, logits, experts);
+        }
         let gates = self.gates(logits, experts);
         let (heads, count) = (experts.cols(), experts.rows());
         let mut weights = self.device().scratch(logits.rows() * heads);
@@ -79,6 +82,19 @@ impl Tape<'_> {
 
     /// One expert per row, by `pick`; logits `[n, E]`. No gradient flows to the logits.
     pub fn pick_experts(&mut self, logits: &Var, experts: &Tensor, pick: &Pick) -> HeadMix {
+        if let Some(gpu) = self.gpu() {
+            let stream = self.next_stream();
+            let rows = logits.rows();
+            return crate::cuda::ops::mixture::pick_experts(
+                self,
+                &gpu,
+                rows,
+                Some(logits),
+                experts,
+                pick,
+                stream,
+            );
+        }
         let gates = self.gates(logits, experts);
         let chosen = self.choose(&gates, pick);
         HeadMix { weights: self.rows_of(experts, &chosen), gates }
@@ -86,6 +102,10 @@ impl Tape<'_> {
 
     /// One expert per row where there are no gates: all experts are equally likely.
     pub fn pick_ungated(&mut self, rows: usize, experts: &Tensor, pick: &Pick) -> HeadMix {
+        if let Some(gpu) = self.gpu() {
+            let stream = self.next_stream();
+            return crate::cuda::ops::mixture::pick_experts(self, &gpu, rows, None, experts, pick, stream);
+        }
         let even = vec![1.0 / experts.rows() as f32; rows * experts.rows()];
         let gates = Tensor::from_host(self.device(), [rows, experts.rows()], &even);
         let chosen = self.choose(&gates, pick);

@@ -49,6 +49,9 @@ impl RowFactors {
 impl crate::Tape<'_> {
     /// A whole parameter block as a value `[rows, cols]`.
     pub fn parameter(&mut self, id: crate::ParamId) -> crate::Var {
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::elementwise::parameter(self, &gpu, id);
+        }
         let block = self.params.block(id);
         let shape = [block.rows, block.cols];
         let mut copy = self.device().scratch(shape[0] * shape[1]);

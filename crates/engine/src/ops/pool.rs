@@ -10,6 +10,9 @@ impl Tape<'_> {
     pub fn segment_mean(&mut self, x: &Var, segments: &Segments) -> Var {
         let (cols, count) = (x.cols(), segments.count());
         assert_eq!(x.rows(), segments.rows(), "segment_mean: rows and segments disagree");
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::pool::segment_mean(self, &gpu, x, segments);
+        }
         let mut y = self.device().scratch(count * cols);
         y.par_chunks_exact_mut(cols).enumerate().for_each(|(sentence, mean)| {
             let range = segments.range(sentence);
@@ -48,6 +51,9 @@ impl Tape<'_> {
     pub fn running_mean(&mut self, x: &Var, segments: &Segments, window: Option<usize>) -> Var {
         let cols = x.cols();
         assert_eq!(x.rows(), segments.rows(), "running_mean: rows and segments disagree");
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::pool::running_mean(self, &gpu, x, segments, window);
+        }
         let window = window.unwrap_or(usize::MAX);
         let mut y = self.device().scratch(x.rows() * cols);
         split_segments(&mut y, cols, segments).into_par_iter().enumerate().for_each(|(sentence, out)| {

@@ -35,6 +35,10 @@ impl Tape<'_> {
     pub fn residual_norm(&mut self, x: &Var, z: &Var, dropout: f32, norm: LayerNorm) -> Normed {
         let dropout = self.next_dropout(dropout);
         let (rows, cols) = (x.rows(), x.cols());
+        assert_eq!([rows, cols], [z.rows(), z.cols()], "residual: shapes differ");
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::residual_norm::residual_norm(self, &gpu, x, z, dropout, norm);
+        }
         let (gamma, beta) = (self.params.values(norm.weight), self.params.values(norm.bias));
         let mut y = self.device().scratch(rows * cols);
         let sum = add_rows(
@@ -54,6 +58,10 @@ impl Tape<'_> {
     /// `x + dropout(z)`; x, z `[N, D]`.
     pub fn residual(&mut self, x: &Var, z: &Var, dropout: f32) -> Var {
         let dropout = self.next_dropout(dropout);
+        assert_eq!([x.rows(), x.cols()], [z.rows(), z.cols()], "residual: shapes differ");
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::residual_norm::residual(self, &gpu, x, z, dropout);
+        }
         let mut nothing = self.device().scratch(0);
         let sum = add_rows(self.device(), x, z, dropout, &mut nothing, |_, _| {});
         self.record_residual(x, z, sum, dropout)
@@ -61,6 +69,9 @@ impl Tape<'_> {
 
     /// Layer norm over the columns of x `[N, D]`.
     pub fn layer_norm(&mut self, x: &Var, norm: LayerNorm) -> Var {
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::residual_norm::layer_norm(self, &gpu, x, norm);
+        }
         let (rows, cols) = (x.rows(), x.cols());
         let (gamma, beta) = (self.params.values(norm.weight), self.params.values(norm.bias));
         let mut y = self.device().scratch(rows * cols);
@@ -103,7 +114,6 @@ fn add_rows(
     then: impl Fn(&[f32], &mut [f32]) + Sync,
 ) -> Buffer {
     let (rows, cols) = (x.rows(), x.cols());
-    assert_eq!([rows, cols], [z.rows(), z.cols()], "residual: shapes differ");
     let mut sum = device.scratch(rows * cols);
     for_rows_of_two(
         (&mut sum, second),

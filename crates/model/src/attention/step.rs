@@ -1,29 +1,50 @@
 //! One new row per hypothesis: the same attention over cached keys and values, gates over running sums.
 
-use mae_engine::ops::decode::{KvCache, Lineage};
-use mae_engine::{Ids, Segments, Tensor, Var};
+use mae_engine::ops::decode::{Kept, KvCache, Lineage, Room, RunningSum};
+use mae_engine::{Device, Ids, Segments, Tape, Tensor, Var};
 
 use super::{GateInput, Mixing, MixtureAttention, Pass, Projections, linear};
 
+/// How much a search may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SearchRoom {
+    /// Hypotheses at a time, and steps.
+    pub steps: Room,
+    /// Source sentences.
+    pub sentences: usize,
+    /// Source tokens.
+    pub source: usize,
+}
+
 /// What one attention remembers between steps.
-#[derive(Default)]
-pub struct AttentionState {
+pub struct AttentionState(Option<Remembered>);
+
+struct Remembered {
     /// Self-attention: keys and values of the steps so far.
     kv: KvCache,
     /// Cross-attention: keys and values of the memory, made once.
-    memory: Option<Tensor>,
+    memory: Option<Kept>,
     /// Running gate: the sum of the inputs so far, one row per hypothesis.
-    gate_sum: Option<Tensor>,
+    gate_sum: RunningSum,
     /// Gate over the source: head weights, one row per sentence, made once.
-    sentence_weights: Option<Tensor>,
+    sentence_weights: Option<Kept>,
 }
 
 impl AttentionState {
+    /// Of a sublayer that remembers nothing.
+    pub(crate) fn nothing() -> Self {
+        Self(None)
+    }
+
     /// New hypothesis i descends from old hypothesis `parents[i]`.
-    pub(crate) fn reorder(&mut self, pass: &mut Pass<'_, '_>, parents: &Ids) {
-        if let Some(sum) = &self.gate_sum {
-            self.gate_sum = Some(pass.tape.gather(sum, parents));
+    pub(crate) fn reorder(&mut self, tape: &mut Tape<'_>, parents: &[u32]) {
+        if let Some(state) = &mut self.0 {
+            state.gate_sum.reorder(tape, parents);
         }
+    }
+
+    fn remembered(&mut self) -> &mut Remembered {
+        self.0.as_mut().expect("attentions have a state")
     }
 }
 
@@ -35,23 +56,51 @@ pub struct StepContext<'a> {
     pub sentences: &'a Ids,
     /// Sentences of the memory.
     pub memory: &'a Segments,
-    /// Steps taken before this one.
-    pub steps_before: usize,
 }
 
 impl MixtureAttention {
-    /// The state before the first step; `memory` is the encoder's output.
-    pub(crate) fn start(&self, pass: &mut Pass<'_, '_>, memory: &Var, keys: &Segments) -> AttentionState {
-        let mut state = AttentionState::default();
-        if let Projections::Apart { kv, .. } = &self.projections {
-            state.memory = Some(linear(pass.tape, memory, *kv).tensor().clone());
+    /// Room for a search.
+    pub(crate) fn room(&self, device: &Device, room: SearchRoom, width: usize) -> AttentionState {
+        let cross = matches!(self.projections, Projections::Apart { .. });
+        let steps = if cross { Room { steps: 0, ..room.steps } } else { room.steps };
+        let over_source = self.mixing.as_ref().is_some_and(|mixing| mixing.input == GateInput::Source);
+        let running = self.mixing.as_ref().is_some_and(|mixing| mixing.gate.is_some()) && !over_source;
+        let sums = if running { room.steps } else { Room { rows: 0, steps: 0 } };
+        AttentionState(Some(Remembered {
+            kv: KvCache::new(device, steps, width),
+            memory: cross.then(|| Kept::new(device, [room.source, 2 * width], false)),
+            gate_sum: RunningSum::new(device, sums, width),
+            sentence_weights: over_source.then(|| Kept::new(device, [room.sentences, self.heads], true)),
+        }))
+    }
+
+    /// Makes `state` that before the first step; `memory` is the encoder's output.
+    pub(crate) fn start(
+        &self,
+        pass: &mut Pass<'_, '_>,
+        memory: &Var,
+        keys: &Segments,
+        state: &mut AttentionState,
+    ) {
+        let state = state.remembered();
+        state.kv.clear();
+        state.gate_sum.clear();
+        if let (Projections::Apart { kv, .. }, Some(kept)) = (&self.projections, &mut state.memory) {
+            kept.set(linear(pass.tape, memory, *kv).tensor());
         }
-        if let Some(mixing) = self.mixing.as_ref().filter(|mixing| mixing.input == GateInput::Source) {
+        let over_source = self.mixing.as_ref().filter(|mixing| mixing.input == GateInput::Source);
+        if let (Some(mixing), Some(kept)) = (over_source, &mut state.sentence_weights) {
             let pooled = mixing.gate.is_some().then(|| pass.tape.segment_mean(memory, keys));
-            let mix = self.mix(pass, mixing, pooled.as_ref(), keys.count(), None);
-            state.sentence_weights = mix.map(|mix| mix.weights.tensor().clone());
+            match self.mix(pass, mixing, pooled.as_ref(), keys.count(), None) {
+                Some(mix) => kept.set(mix.weights.tensor()),
+                // Plain attention: every head weighs 1.
+                None => kept.set(&Tensor::from_host(
+                    pass.tape.device(),
+                    [keys.count(), self.heads],
+                    &vec![1.0; keys.count() * self.heads],
+                )),
+            }
         }
-        state
     }
 
     /// x `[R, D]`, one row per hypothesis.
@@ -62,19 +111,17 @@ impl MixtureAttention {
         state: &mut AttentionState,
         at: &StepContext<'_>,
     ) -> Var {
+        let state = state.remembered();
         let weights = self.mixing.as_ref().and_then(|mixing| self.step_weights(pass, mixing, x, state, at));
         let tape = &mut *pass.tape;
         let context = match &self.projections {
             Projections::Packed(qkv) => {
                 let qkv = linear(tape, x, *qkv);
-                let width = x.cols();
-                let q = Var::constant(tape.columns(qkv.tensor(), 0..width));
-                state.kv.push(tape.columns(qkv.tensor(), width..3 * width));
-                tape.attention_cached(&q, self.heads, &state.kv, at.lineage, weights.as_ref())
+                tape.attention_cached(&qkv, self.heads, &mut state.kv, at.lineage, weights.as_ref())
             }
             Projections::Apart { q, .. } => {
                 let q = linear(tape, x, *q);
-                let kv = state.memory.as_ref().expect("`start` has made the memory's keys and values");
+                let kv = state.memory.as_ref().expect("`room` has made place for the memory").tensor();
                 tape.attention_memory(&q, self.heads, kv, at.memory, at.sentences, weights.as_ref())
             }
         };
@@ -86,21 +133,16 @@ impl MixtureAttention {
         pass: &mut Pass<'_, '_>,
         mixing: &Mixing,
         x: &Var,
-        state: &mut AttentionState,
+        state: &mut Remembered,
         at: &StepContext<'_>,
     ) -> Option<Tensor> {
-        if mixing.input == GateInput::Source {
-            return state.sentence_weights.as_ref().map(|weights| pass.tape.gather(weights, at.sentences));
+        if let Some(weights) = &state.sentence_weights {
+            return Some(pass.tape.gather(weights.tensor(), at.sentences));
         }
-        let pooled = mixing.gate.is_some().then(|| {
-            let sum = match &state.gate_sum {
-                Some(sum) => pass.tape.sum(sum, x.tensor()),
-                None => x.tensor().clone(),
-            };
-            let mean = pass.tape.scaled(&sum, 1.0 / (at.steps_before + 1) as f32);
-            state.gate_sum = Some(sum);
-            Var::constant(mean)
-        });
+        let pooled = mixing
+            .gate
+            .is_some()
+            .then(|| Var::constant(pass.tape.running_step(x, &mut state.gate_sum, at.lineage)));
         let mix = self.mix(pass, mixing, pooled.as_ref(), x.rows(), None);
         mix.map(|mix| mix.weights.tensor().clone())
     }

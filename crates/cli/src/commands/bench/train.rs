@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use mae_engine::Device;
 use mae_engine::cpu::gemm;
+use mae_engine::cuda::profile::OpTime;
 use mae_model::Translator;
 use mae_train::Learner;
 use mae_train::plan::Steps;
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::peer::Output;
 use super::shapes::{Shape, batches};
+use crate::device::DeviceArgs;
 
 /// Training speed: target tokens per second of F and G steps.
 ///
@@ -24,15 +25,20 @@ pub struct Args {
     /// Systems to measure: base, mae7, mae6, uni-mae7, nobcd.
     #[arg(long, value_delimiter = ',', default_value = "base,mae7", value_name = "NAMES")]
     variants: Vec<String>,
-    /// Where to run; only the CPU so far.
-    #[arg(long, default_value = "cpu")]
-    device: String,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Target tokens per batch.
     #[arg(long, default_value_t = 2048)]
     max_tokens: u32,
+    /// Token budget of the peer, which counts padding [default: the same].
+    #[arg(long)]
+    peer_max_tokens: Option<u32>,
     /// Updates to time in each round.
     #[arg(long, default_value_t = 10)]
     steps: usize,
+    /// On a GPU: also run one update op by op and print the time of each kernel and product.
+    #[arg(long)]
+    profile: bool,
     /// Rounds; ours and the peer take turns. Medians over the rounds are printed, and the ratio of the best rounds.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
@@ -54,11 +60,15 @@ struct Measurement<'a> {
     ms_per_update: f64,
     tokens_per_s: f64,
     tokens_per_update: f64,
-    /// Share of the time spent in matrix products, and their rate.
-    product_share: f64,
-    product_gflops: f64,
-    /// The rate of one large product on this machine: what the rate above could be at best.
-    product_peak_gflops: f64,
+    /// On the CPU: share of the time spent in matrix products, their rate, and the rate of one large product: what the
+    /// rate could be at best.
+    product_share: Option<f64>,
+    product_gflops: Option<f64>,
+    product_peak_gflops: Option<f64>,
+    /// Floating-point operations of the products of one update, in units of 10¹².
+    tflop_per_update: f64,
+    /// On a GPU: device memory held, in GiB.
+    memory_gib: Option<f64>,
     peer_tokens_per_s: Option<f64>,
     /// Median over the rounds of our rate by the peer's.
     ratio_to_peer: Option<f64>,
@@ -68,28 +78,42 @@ struct Measurement<'a> {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
-    ensure!(args.device == "cpu", "--device {}: only the CPU can be measured so far", args.device);
     ensure!(args.steps > 0 && args.rounds > 0, "--steps and --rounds must be above 0");
     let threads = rayon::current_num_threads();
-    let peak = product_peak();
+    let device = args.device.open()?;
+    let name = if device.is_gpu() { "cuda" } else { "cpu" };
+    let peak = (!device.is_gpu()).then(product_peak);
+    if !args.output.json {
+        println!("{}", device.describe());
+    }
     for variant in &args.variants {
         let config = args.shape.config(variant)?;
         let data = batches(&args.shape, &config.model, args.max_tokens, args.steps)?;
-        let device = Device::cpu();
         let model = Translator::new(&config.model, [args.shape.src_vocab, args.shape.tgt_vocab], &device, 1)?;
         let mut learner = Learner::new(model, &config.train);
         let gated = config.model.mixture.system.is_gated();
-        // One untimed step of each kind: buffers are allocated, caches warm.
-        learner.update(&data[..1], if gated { Steps::GThenF } else { Steps::F }, 1)?;
+        // Untimed: buffers are allocated and caches warm after one step of each kind; a GPU sees every shape twice,
+        // runs it once op by op and captures it the second time.
+        let warm_up = if device.is_gpu() { [&data[..], &data[..]].concat() } else { data[..1].to_vec() };
+        for batch in warm_up.chunks(1) {
+            learner.update(batch, if gated { Steps::GThenF } else { Steps::F }, 1)?.wait()?;
+        }
         let steps = if gated { &["F", "G"][..] } else { &["F"][..] };
         let mut rounds: Vec<Vec<Round>> = steps.iter().map(|_| Vec::new()).collect();
         for _ in 0..args.rounds {
             let own: Vec<Timed> =
                 steps.iter().map(|step| time(&mut learner, &data, step)).collect::<Result<_>>()?;
-            let peers = args.output.run_peer(&args.shape, &peer_flags(&args, variant, threads))?;
+            let peers = args.output.run_peer(&args.shape, &peer_flags(&args, variant, name, threads))?;
             for ((step, own), rounds) in steps.iter().zip(own).zip(&mut rounds) {
                 let peer = peers.iter().find(|line| line.step == *step).map(|line| line.tokens_per_s);
                 rounds.push(Round { own, peer });
+            }
+        }
+        if args.profile {
+            for step in steps {
+                let (done, times) = device.profile(|| time(&mut learner, &data[..1], step));
+                done?;
+                print_profile(variant, step, &times);
             }
         }
         let tokens: usize = data.iter().map(mae_data::PackedBatch::tgt_tokens).sum();
@@ -104,15 +128,17 @@ pub fn run(args: Args) -> Result<()> {
                 &Measurement {
                     variant,
                     step,
-                    device: &args.device,
+                    device: name,
                     threads,
                     rounds: args.rounds,
                     ms_per_update: 1e3 * seconds / data.len() as f64,
                     tokens_per_s: tokens as f64 / seconds,
                     tokens_per_update: tokens as f64 / data.len() as f64,
-                    product_share: of(&|round| round.own.product_share),
-                    product_gflops: of(&|round| round.own.product_gflops),
+                    product_share: peak.map(|_| of(&|round| round.own.product_share)),
+                    product_gflops: peak.map(|_| of(&|round| round.own.product_gflops)),
                     product_peak_gflops: peak,
+                    tflop_per_update: tflop(&args.shape, &data, step),
+                    memory_gib: device.memory_held().map(|bytes| bytes as f64 / (1u64 << 30) as f64),
                     peer_tokens_per_s: with_peer.then(|| of(&|round| round.peer.unwrap_or(f64::NAN))),
                     ratio_to_peer: with_peer
                         .then(|| of(&|round| rate(round) / round.peer.unwrap_or(f64::NAN))),
@@ -142,19 +168,33 @@ struct Round {
 fn time(learner: &mut Learner, data: &[mae_data::PackedBatch], step: &str) -> Result<Timed> {
     gemm::meter_reset();
     let begun = Instant::now();
+    let mut last = None;
     for batch in data.chunks(1) {
         if step == "G" {
-            learner.gate_step(batch, 1)?;
+            learner.gate_update(batch)?;
         } else {
-            learner.update(batch, Steps::F, 1)?;
+            last = Some(learner.update(batch, Steps::F, 1)?);
         }
     }
+    last.map(mae_train::learner::PendingUpdate::wait).transpose()?;
+    learner.model.params().device().wait()?;
     let (seconds, meter) = (begun.elapsed().as_secs_f64(), gemm::meter());
     Ok(Timed {
         seconds,
         product_share: meter.seconds / seconds,
         product_gflops: meter.flops / meter.seconds / 1e9,
     })
+}
+
+/// Kernels and products of one update, the longest first.
+fn print_profile(variant: &str, step: &str, times: &[OpTime]) {
+    let total: f64 = times.iter().map(|op| op.milliseconds).sum();
+    let count: usize = times.iter().map(|op| op.count).sum();
+    println!("{variant} {step} step, op by op: {total:.3} ms in {count} kernels and products");
+    for op in times {
+        let each = 1e3 * op.milliseconds / op.count as f64;
+        println!("  {:7.1} us  {:4} x {each:6.1} us  {}", 1e3 * op.milliseconds, op.count, op.name);
+    }
 }
 
 /// The middle value.
@@ -164,11 +204,11 @@ fn median(mut values: Vec<f64>) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
-fn peer_flags(args: &Args, variant: &str, threads: usize) -> Vec<(&'static str, String)> {
+fn peer_flags(args: &Args, variant: &str, device: &str, threads: usize) -> Vec<(&'static str, String)> {
     vec![
         ("variant", variant.to_owned()),
-        ("device", args.device.clone()),
-        ("max-tokens", args.max_tokens.to_string()),
+        ("device", device.to_owned()),
+        ("max-tokens", args.peer_max_tokens.unwrap_or(args.max_tokens).to_string()),
         ("steps", args.steps.to_string()),
         ("threads", threads.to_string()),
     ]
@@ -179,20 +219,29 @@ fn report(args: &Args, m: &Measurement<'_>) {
         println!("{}", serde_json::to_string(m).expect("measurements can be written as JSON"));
         return;
     }
+    let threads = if m.device == "cpu" { format!(", {} threads", m.threads) } else { String::new() };
     println!(
-        "{} {} step, {}, {} threads: {:.0} ms/update, {:.0} target tokens/s ({:.0} tokens/update); \
-         products {:.0} % of the time at {:.0} GFLOP/s (one large product: {:.0})",
+        "{} {} step, {}{threads}: {:.2} ms/update, {:.0} target tokens/s ({:.0} tokens/update); \
+         {:.2} TFLOP/update in products, {:.1} TFLOP/s",
         m.variant,
         m.step,
         m.device,
-        m.threads,
         m.ms_per_update,
         m.tokens_per_s,
         m.tokens_per_update,
-        100.0 * m.product_share,
-        m.product_gflops,
-        m.product_peak_gflops
+        m.tflop_per_update,
+        1e3 * m.tflop_per_update / m.ms_per_update,
     );
+    if let (Some(share), Some(rate), Some(peak)) = (m.product_share, m.product_gflops, m.product_peak_gflops)
+    {
+        println!(
+            "  products {:.0} % of the time at {rate:.0} GFLOP/s (one large product: {peak:.0})",
+            100.0 * share
+        );
+    }
+    if let Some(memory) = m.memory_gib {
+        println!("  {memory:.2} GiB of device memory held");
+    }
     if let (Some(peer), Some(ratio)) = (m.peer_tokens_per_s, m.ratio_to_peer) {
         let best = m.ratio_of_best.unwrap_or(f64::NAN);
         println!(
@@ -200,6 +249,24 @@ fn report(args: &Args, m: &Measurement<'_>) {
             m.rounds
         );
     }
+}
+
+/// Operations of the products of a mean update, in units of 10¹²: 2 for each weight and row forward, and again for the
+/// gradient of the input and (F step) of the weight. Attention's own products and the gates' are left out.
+fn tflop(shape: &Shape, data: &[mae_data::PackedBatch], step: &str) -> f64 {
+    let (d, inner) = (shape.width as f64, shape.inner as f64);
+    let mean = |tokens: fn(&mae_data::PackedBatch) -> usize| {
+        data.iter().map(tokens).sum::<usize>() as f64 / data.len() as f64
+    };
+    let (source, target) = (mean(mae_data::PackedBatch::src_tokens), mean(mae_data::PackedBatch::tgt_tokens));
+    let feed_forward = 2.0 * d * inner;
+    let encoder = source * (4.0 * d * d + feed_forward);
+    // The decoder's cross-attention projects keys and values of the source.
+    let decoder = target * (6.0 * d * d + feed_forward) + source * 2.0 * d * d;
+    let vocabulary = target * d * shape.tgt_vocab as f64;
+    let weights = shape.layers as f64 * (encoder + decoder) + vocabulary;
+    let passes = if step == "G" { 2.0 } else { 3.0 };
+    2.0 * passes * weights / 1e12
 }
 
 /// GFLOP/s of a product of 2,048 cubed, the best of five.

@@ -12,6 +12,9 @@ use crate::progress;
 /// Sentences that are sorted by length together; their results are written before the next ones are begun.
 const WINDOW: usize = 4096;
 
+/// Hypotheses that are extended together at most: beyond that a step only gets longer, and the cache larger.
+const MOST_ROWS: usize = 2560;
+
 /// How large a batch may be.
 pub struct Limits {
     max_tokens: u32,
@@ -25,7 +28,7 @@ impl Limits {
         if max_tokens == 0 || batch_size == Some(0) {
             bail!("--max-tokens and --batch-size must be at least 1");
         }
-        let by_rows = (max_tokens as usize / rows).max(1) as u32;
+        let by_rows = ((max_tokens as usize).min(MOST_ROWS) / rows).max(1) as u32;
         Ok(Self { max_tokens, max_sentences: batch_size.map_or(by_rows, |size| size.min(by_rows)) })
     }
 }
@@ -46,7 +49,7 @@ pub fn in_order<T>(
     limits: &Limits,
     what: &str,
     kind: Batched,
-    find: impl Fn(&PackedBatch) -> Vec<T>,
+    mut find: impl FnMut(&PackedBatch) -> anyhow::Result<Vec<T>>,
     mut write: impl FnMut(usize, Option<T>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let bar = progress::bar(input.len() as u64, what);
@@ -63,7 +66,7 @@ pub fn in_order<T>(
                 Batched::SourcesWithWords => PackedBatch::from_sources(&input.data.src, &batch),
                 Batched::Pairs => PackedBatch::from_pairs(&input.data, &batch),
             };
-            for (&id, result) in batch.iter().zip(find(&packed)) {
+            for (&id, result) in batch.iter().zip(find(&packed)?) {
                 results[id as usize - first] = Some(result);
             }
             bar.inc(batch.len() as u64);

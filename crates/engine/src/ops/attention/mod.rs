@@ -49,19 +49,19 @@ pub struct Attention {
 }
 
 /// [`Attention`] with the numbers that both directions share.
-struct Plan {
-    heads: usize,
+pub(crate) struct Plan {
+    pub(crate) heads: usize,
     /// D.
-    width: usize,
-    causal: bool,
-    dropout: Option<Dropout>,
-    queries: Segments,
-    keys: Segments,
-    weights: HeadWeights,
+    pub(crate) width: usize,
+    pub(crate) causal: bool,
+    pub(crate) dropout: Option<Dropout>,
+    pub(crate) queries: Segments,
+    pub(crate) keys: Segments,
+    pub(crate) weights: HeadWeights,
 }
 
 impl Plan {
-    fn head_width(&self) -> usize {
+    pub(crate) fn head_width(&self) -> usize {
         self.width / self.heads
     }
 
@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    fn tracked_weights(&self) -> Option<&Var> {
+    pub(crate) fn tracked_weights(&self) -> Option<&Var> {
         match &self.weights {
             HeadWeights::PerSentence(w) | HeadWeights::PerRow(w) if w.tracked() => Some(w),
             _ => None,
@@ -91,7 +91,7 @@ impl Inputs {
         }
     }
 
-    fn tracked(&self) -> bool {
+    pub(crate) fn tracked(&self) -> bool {
         match self {
             Self::Packed(qkv) => qkv.tracked(),
             Self::Apart(q, kv) => q.tracked() || kv.tracked(),
@@ -132,6 +132,9 @@ impl Tape<'_> {
         let dropout = self.next_dropout(dropout);
         let plan = Plan { heads, width: inputs.width(), causal, dropout, queries, keys, weights };
         inputs.check(&plan);
+        if let Some(gpu) = self.gpu() {
+            return crate::cuda::ops::attention::attention(self, &gpu, inputs, plan);
+        }
         let rows = plan.queries.rows();
         let mut out = self.device().scratch(rows * plan.width);
         let mut log_sums = self.device().scratch(rows * heads);

@@ -2,71 +2,63 @@
 
 use rayon::prelude::*;
 
+use super::lineage::{Lineage, Room};
 use crate::cpu::{math, vectorised};
-use crate::{Ids, Segments, Tape, Tensor, Var};
+use crate::cuda::ops::decode as gpu_ops;
+use crate::device::Buffer;
+use crate::{Device, Ids, Segments, Tape, Tensor, Var};
 
-/// Keys and values of one attention, one matrix `[rows, 2D]` per step so far.
-#[derive(Clone, Default)]
-pub struct KvCache {
-    steps: Vec<Tensor>,
+/// Keys and values of one attention, of all steps so far.
+pub struct KvCache(Cache);
+
+enum Cache {
+    /// One matrix `[rows, 2D]` per step.
+    Host(Vec<Tensor>),
+    /// `[steps, rows, 2D]`.
+    Gpu(Buffer),
 }
 
 impl KvCache {
-    /// Adds the keys and values of the newest step.
-    pub fn push(&mut self, kv: Tensor) {
-        self.steps.push(kv);
-    }
-}
-
-/// For each hypothesis, the row it descends from at every step. Reordering hypotheses, or letting some leave,
-/// moves these short lists; keys and values stay where they are. One lineage serves all layers.
-#[derive(Clone, Default)]
-pub struct Lineage {
-    rows: Vec<Vec<u32>>,
-}
-
-impl Lineage {
-    /// `count` hypotheses without a past.
-    pub fn new(count: usize) -> Self {
-        Self { rows: vec![Vec::new(); count] }
+    /// Nothing yet, for rows of D = `width` values.
+    pub fn new(device: &Device, room: Room, width: usize) -> Self {
+        Self(match device.gpu() {
+            None => Cache::Host(Vec::new()),
+            Some(_) => Cache::Gpu(device.scratch(room.steps * room.rows * 2 * width)),
+        })
     }
 
-    /// Number of hypotheses.
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// Each hypothesis takes a step: its row in the newest matrix is its own index.
-    pub fn advance(&mut self) {
-        self.rows.iter_mut().enumerate().for_each(|(i, rows)| rows.push(i as u32));
-    }
-
-    /// New hypothesis i descends from old hypothesis `parents[i]`.
-    pub fn reorder(&mut self, parents: &[u32]) {
-        self.rows = parents.iter().map(|&parent| self.rows[parent as usize].clone()).collect();
+    /// Forgets all steps.
+    pub fn clear(&mut self) {
+        if let Cache::Host(steps) = &mut self.0 {
+            steps.clear();
+        }
     }
 }
 
 impl Tape<'_> {
-    /// q `[R, D]` against the cached steps of each row's lineage; `weights` `[R, H]` if heads are weighted.
+    /// Adds keys and values of this step to the cache; then the queries attend to all steps of their rows' lineages.
+    /// qkv `[R, 3D]`; `weights` `[R, H]` if heads are weighted; gives `[R, D]`.
     pub fn attention_cached(
         &mut self,
-        q: &Var,
+        qkv: &Var,
         heads: usize,
-        cache: &KvCache,
+        cache: &mut KvCache,
         lineage: &Lineage,
         weights: Option<&Tensor>,
     ) -> Var {
-        assert_eq!(q.rows(), lineage.len(), "attention_cached: rows and lineage disagree");
-        self.attend_rows(q, heads, weights, |row| {
-            let past = &lineage.rows[row];
-            (past.len(), move |step: usize| cache.steps[step].row(past[step] as usize))
-        })
+        let width = qkv.cols() / 3;
+        match &mut cache.0 {
+            Cache::Gpu(kv) => gpu_ops::attention_cached(self, qkv, heads, kv, lineage, weights),
+            Cache::Host(steps) => {
+                steps.push(self.columns(qkv.tensor(), width..3 * width));
+                let q = self.columns(qkv.tensor(), 0..width);
+                let steps = &steps[..];
+                self.attend_rows(&q, heads, weights, |row| {
+                    let past = lineage.past(row);
+                    (past.len(), move |step: usize| steps[step].row(past[step] as usize))
+                })
+            }
+        }
     }
 
     /// q `[R, D]`, each row against the keys and values (`[Nk, 2D]`) of sentence `sentences[row]`.
@@ -80,7 +72,10 @@ impl Tape<'_> {
         weights: Option<&Tensor>,
     ) -> Var {
         assert_eq!(q.rows(), sentences.len(), "attention_memory: rows and sentences disagree");
-        self.attend_rows(q, heads, weights, |row| {
+        if let Some(gpu) = self.gpu() {
+            return gpu_ops::attention_memory(self, &gpu, q, heads, kv, keys, sentences, weights);
+        }
+        self.attend_rows(q.tensor(), heads, weights, |row| {
             let range = keys.range(sentences.values()[row] as usize);
             (range.len(), move |j: usize| kv.row(range.start + j))
         })
@@ -89,7 +84,7 @@ impl Tape<'_> {
     /// Each row of q against `count` rows of keys and values, which `source(row)` tells and lends.
     fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
         &mut self,
-        q: &Var,
+        q: &Tensor,
         heads: usize,
         weights: Option<&Tensor>,
         source: impl Fn(usize) -> (usize, K) + Sync,
@@ -112,7 +107,7 @@ impl Tape<'_> {
                         if weight == 0.0 {
                             continue;
                         }
-                        let query = &q.tensor().row(row)[at.clone()];
+                        let query = &q.row(row)[at.clone()];
                         for (j, p) in p.iter_mut().enumerate() {
                             *p = scale * math::dot(query, &kv(j)[at.clone()]);
                         }
@@ -161,24 +156,21 @@ mod tests {
         };
         let full = tape.attention(&Inputs::Packed(Var::constant(qkv.clone())), attention);
         // Hypothesis 1 carries the sentence at first, then moves to place 0.
-        let (mut cache, mut lineage) = (KvCache::default(), Lineage::new(2));
+        let room = Room { rows: 2, steps: len };
+        let (mut cache, mut lineage) = (KvCache::new(&device, room, width), Lineage::new(&device, room, 2));
         let mut place = 1;
         for step in 0..len {
             if step == 3 {
                 lineage.reorder(&[1, 0]);
                 place = 0;
             }
-            let noise = random(10 + step as u64, 2, 3 * width).to_host();
-            let mut rows = noise;
+            let mut rows = random(10 + step as u64, 2, 3 * width).to_host();
             rows[place * 3 * width..][..3 * width].copy_from_slice(qkv.row(step));
-            let part = |from: usize, to: usize| -> Vec<f32> {
-                rows.chunks_exact(3 * width).flat_map(|r| r[from..to].to_vec()).collect()
-            };
-            let q = Var::constant(Tensor::from_host(&device, [2, width], &part(0, width)));
-            cache.push(Tensor::from_host(&device, [2, 2 * width], &part(width, 3 * width)));
-            lineage.advance();
+            let new = Var::constant(Tensor::from_host(&device, [2, 3 * width], &rows));
+            tape.advance(&mut lineage, 2);
             let weights = Tensor::from_host(&device, [2, heads], &w.row(step).repeat(2));
-            let out = tape.attention_cached(&q, heads, &cache, &lineage, Some(&weights));
+            let out = tape.attention_cached(&new, heads, &mut cache, &lineage, Some(&weights));
+            lineage.count_step();
             for (got, want) in out.tensor().row(place).iter().zip(full.tensor().row(step)) {
                 assert!((got - want).abs() < 1e-5, "step {step}: {got} for {want}");
             }

@@ -1,9 +1,12 @@
 //! The best next tokens of groups of hypotheses.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::Tensor;
 use crate::cpu::{math, vectorised};
+use crate::cuda::ops::decode as gpu_ops;
 
 /// A continuation of a hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,29 +35,59 @@ pub struct Constraints {
     pub penalties: Vec<(u32, f32)>,
 }
 
-/// For each group of rows, the `count` best continuations over all its rows: `score[row] + ln softmax(logits)`.
+/// What can follow the hypotheses of each group.
+pub struct Continuations {
+    /// For the groups that go on: the best continuations, ranked.
+    pub open: Vec<Vec<Candidate>>,
+    /// For the groups at their limit: all their hypotheses closed with the end mark, ranked.
+    pub closed: Vec<Vec<Candidate>>,
+}
+
+/// For each group of `going_on`, the `count` best continuations over all its rows: `score[row] + ln softmax(logits)`;
+/// for each group `at_limit`, its rows with the end mark. Waits for the device.
 ///
-/// logits `[R, V]`; `groups` are runs of rows. Numbers that are not finite count as impossible.
-pub fn best_continuations(
+/// logits `[R, V]`; groups are runs of rows, and rows beyond all groups are not looked at. Numbers that are not finite
+/// count as impossible.
+pub fn continuations(
     logits: &Tensor,
     scores: &[f32],
-    groups: &[std::ops::Range<usize>],
+    [going_on, at_limit]: [&[Range<usize>]; 2],
     count: usize,
     constraints: &Constraints,
-) -> Vec<Vec<Candidate>> {
-    groups
-        .par_iter()
-        .map(|group| {
-            let mut best = Vec::with_capacity(count + 1);
-            for row in group.clone() {
-                vectorised(
-                    #[inline(always)]
-                    || scan(logits.row(row), row as u32, scores[row], count, constraints, &mut best),
-                );
-            }
-            best
-        })
-        .collect()
+    end: u32,
+) -> Continuations {
+    if logits.is_on_gpu() {
+        let found = gpu_ops::best_rows(logits, scores, count, constraints, end);
+        let open = going_on.iter().map(|group| found.merge(group.clone(), count)).collect();
+        let closed = at_limit.iter().map(|group| found.ends(group.clone(), end)).collect();
+        return Continuations { open, closed };
+    }
+    let open = going_on.par_iter().map(|group| {
+        let mut best = Vec::with_capacity(count + 1);
+        for row in group.clone() {
+            vectorised(
+                #[inline(always)]
+                || scan(logits.row(row), row as u32, scores[row], count, constraints, &mut best),
+            );
+        }
+        best
+    });
+    let close = |row: usize| {
+        let logits = logits.row(row);
+        let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|&v| f64::from(v - highest).exp()).sum();
+        let log_prob = f64::from(logits[end as usize] - highest) - sum.ln();
+        Candidate { score: scores[row] + log_prob as f32, row: row as u32, token: end }
+    };
+    let closed = at_limit.iter().map(|group| ranked(group.clone().map(close).collect()));
+    Continuations { open: open.collect(), closed: closed.collect() }
+}
+
+/// The possible ones, best first.
+pub(crate) fn ranked(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    candidates.retain(|candidate| candidate.score.is_finite());
+    candidates.sort_by(Candidate::order);
+    candidates
 }
 
 #[inline(always)]
@@ -102,8 +135,8 @@ mod tests {
         let logits = Tensor::from_host(&Device::cpu(), [rows, types], &values);
         let scores = [-1.0, -1.5, -0.5, -3.0];
         let constraints = Constraints { forbidden: vec![1], penalties: vec![(3, 0.7)] };
-        let got = best_continuations(&logits, &scores, &[0..3, 3..4], count, &constraints);
-        for (group, got) in [0..3, 3..4].into_iter().zip(got) {
+        let found = continuations(&logits, &scores, [&[0..3, 3..4], &[]], count, &constraints, 2);
+        for (group, got) in [0..3, 3..4].into_iter().zip(found.open) {
             let mut all = Vec::new();
             for row in group {
                 let sum: f64 = logits.row(row).iter().map(|&v| f64::from(v).exp()).sum();

@@ -2,9 +2,13 @@
 
 mod attention;
 mod best;
+mod lineage;
 
-pub use attention::{KvCache, Lineage};
-pub use best::{Candidate, Constraints, best_continuations};
+pub use attention::KvCache;
+pub(crate) use best::ranked;
+pub use best::{Candidate, Constraints, Continuations, continuations};
+pub(crate) use lineage::GpuLineage;
+pub use lineage::{Kept, Lineage, Room, RunningSum};
 
 use crate::{Ids, Tape, Tensor};
 
@@ -12,6 +16,11 @@ impl Tape<'_> {
     /// The rows of `x` named by `rows`, in that order; no gradient.
     pub fn gather(&mut self, x: &Tensor, rows: &Ids) -> Tensor {
         let cols = x.cols();
+        if let Some(gpu) = self.gpu() {
+            let y = self.device().scratch_of(x.dtype(), rows.len() * cols);
+            crate::cuda::ops::elementwise::gather(&gpu, x, rows.ptr(), rows.len(), &y);
+            return Tensor::new([rows.len(), cols], y);
+        }
         let mut y = self.device().scratch(rows.len() * cols);
         for (y, &row) in y.chunks_exact_mut(cols).zip(rows.values()) {
             y.copy_from_slice(x.row(row as usize));
@@ -19,8 +28,8 @@ impl Tape<'_> {
         Tensor::new([rows.len(), cols], y)
     }
 
-    /// The columns `range` of `x`; no gradient.
-    pub fn columns(&mut self, x: &Tensor, range: std::ops::Range<usize>) -> Tensor {
+    /// The columns `range` of `x`; no gradient. CPU only, as the two below.
+    fn columns(&mut self, x: &Tensor, range: std::ops::Range<usize>) -> Tensor {
         let mut y = self.device().scratch(x.rows() * range.len());
         for (row, y) in y.chunks_exact_mut(range.len()).enumerate() {
             y.copy_from_slice(&x.row(row)[range.clone()]);
@@ -29,7 +38,7 @@ impl Tape<'_> {
     }
 
     /// `a + b`, `[N, D]`; no gradient.
-    pub fn sum(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
+    fn sum(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
         assert_eq!([a.rows(), a.cols()], [b.rows(), b.cols()], "sum: shapes differ");
         let mut y = self.device().scratch(a.values().len());
         y.iter_mut().zip(a.values()).zip(b.values()).for_each(|((y, a), b)| *y = a + b);
@@ -37,7 +46,7 @@ impl Tape<'_> {
     }
 
     /// `factor·a`; no gradient.
-    pub fn scaled(&mut self, a: &Tensor, factor: f32) -> Tensor {
+    fn scaled(&mut self, a: &Tensor, factor: f32) -> Tensor {
         let mut y = self.device().scratch(a.values().len());
         y.iter_mut().zip(a.values()).for_each(|(y, a)| *y = a * factor);
         Tensor::new([a.rows(), a.cols()], y)

@@ -1,0 +1,428 @@
+// What the attention kernels share: arguments, tiles in shared memory, tensor-core products, dropout of score tiles.
+// The text is put between prelude.cuh and attention.cu or attention_backward.cu.
+//
+// Macros: HEAD (width K of a head, 1 to 128), CAUSAL (0, 1), DROPOUT (0, 1), WEIGHTS (0 none, 1 per sentence, 2 per
+// query row) and the prelude's BF16.
+//
+// A block works on one head of one sentence, a warp on 16 rows of it. Most sentences are short: blocks are small, so that
+// many of them share a multiprocessor. Products are those of mma.m16n8k16. With BF16 = 0 the same kernels run in float:
+// a fragment holds floats in the places of the bfloat16 values, and mma is emulated by shuffles. The functions that
+// differ are load_four, mma and load_tile.
+
+constexpr int TILE = 32;                      // rows of one sentence that a block works on, and that it loads at a time
+constexpr int THREADS = TILE / 16 * 32;
+constexpr int WIDTH = (HEAD + 15) / 16 * 16;  // columns of a tile, zeros from HEAD on
+constexpr int PITCH = WIDTH + 8;              // an odd number of 16-byte units: eight rows lie in different banks
+constexpr int RUNS = (HEAD + 7) / 8;
+
+__device__ constexpr double square_root(double x) {
+    double root = x;
+    for (int i = 0; i < 32; i++) root = 0.5 * (root + x / root);
+    return root;
+}
+
+// ---- arguments -------------------------------------------------------------------------------------------------
+
+struct Attend {
+    const act *q, *k, *v;      // packed rows, q_stride or kv_stride apart; head j has the columns j·HEAD ..
+    const float* weights;      // w: [sentences, heads] or [queries.rows, heads]; null without WEIGHTS
+    act* out;                  // [queries.rows, heads·HEAD]
+    float* log_sums;           // [queries.rows, heads]: log Σ exp(scores), for the backward pass
+    const uint2* query_tiles;  // {sentence or NO_SENTENCE, first query within the sentence: 0, TILE, ..}
+    Segments queries, keys;
+    Dropout dropout;
+    u32 heads, q_stride, kv_stride;
+    u32 every_head;  // 1: heads of weight 0 are computed too (their log-sums), as the gradient of the weights needs
+};
+
+// Gradients lie as their inputs do: d_q as q, d_k and d_v as k and v. All of them are written, not added to.
+struct AttendBackward {
+    Attend forward;  // `out` and `every_head` are not used
+    const act* d_out;
+    act *d_q, *d_k, *d_v;
+    float* d_weights;        // as weights; null where not wanted
+    float* delta;            // [queries.rows, heads]: scratch of the general path
+    const uint2* key_tiles;  // as query_tiles, for keys
+};
+
+// One head of one sentence: its first packed rows and how many there are.
+struct Head {
+    u32 sentence, head, query, queries, key, keys;
+};
+
+__device__ __forceinline__ Head head_of(const Attend& a, u32 sentence, u32 head) {
+    if (sentence == NO_SENTENCE) return {sentence};
+    const u32 *q = a.queries.starts + sentence, *k = a.keys.starts + sentence;
+    return {sentence, head, q[0], q[1] - q[0], k[0], k[1] - k[0]};
+}
+
+__device__ __forceinline__ u32 end_of(const Segments& s) {
+    return s.starts[s.sentences];
+}
+
+// The columns of head `h` from packed row `row` on.
+template <typename T>
+__device__ __forceinline__ T* head_rows(T* matrix, u32 stride, u32 row, u32 head) {
+    return matrix + (u64)row * stride + head * HEAD;
+}
+
+// The place of query `i` of the sentence in log_sums, delta and per-row weights; also its row of dropout numbers.
+__device__ __forceinline__ u32 place_of(const Attend& a, const Head& h, u32 i) {
+    return (h.query + i) * a.heads + h.head;
+}
+
+__device__ __forceinline__ float weight_of(const Attend& a, const Head& h, u32 i) {
+#if WEIGHTS == 0
+    return 1.0f;
+#elif WEIGHTS == 1
+    return a.weights[h.sentence * a.heads + h.head];
+#else
+    return a.weights[place_of(a, h, i)];
+#endif
+}
+
+// Whether one of `rows` queries from `first` on has a weight other than 0. Every warp looks at all of them.
+__device__ __forceinline__ bool any_weight(const Attend& a, const Head& h, u32 first, u32 rows) {
+    if (WEIGHTS != 2) return weight_of(a, h, first) != 0.0f;
+    bool any = false;
+    for (u32 i = threadIdx.x % 32; i < rows; i += 32) any |= weight_of(a, h, first + i) != 0.0f;
+    return __any_sync(FULL_WARP, any);
+}
+
+// How many keys query `i` sees.
+__device__ __forceinline__ u32 visible_keys(const Head& h, u32 i) {
+    return CAUSAL ? min(h.keys, i + 1) : h.keys;
+}
+
+// ---- zeros -----------------------------------------------------------------------------------------------------
+
+// Zeros to the rows from `end` on, which belong to no sentence, in the columns of head blockIdx.x; its blocks share them.
+__device__ __forceinline__ void zero_tail(act* matrix, u32 stride, u32 end, u32 rows) {
+    const float zeros[8] = {};
+    for (u32 i = blockIdx.y * blockDim.x + threadIdx.x; i < (rows - end) * RUNS; i += gridDim.y * blockDim.x)
+        store8(head_rows(matrix, stride, end + i / RUNS, blockIdx.x), i % RUNS * 8, HEAD, zeros);
+}
+
+// The same for a matrix like log_sums.
+__device__ __forceinline__ void zero_tail_places(float* matrix, u32 end, u32 rows) {
+    for (u32 i = end + blockIdx.y * blockDim.x + threadIdx.x; i < rows; i += gridDim.y * blockDim.x)
+        matrix[i * gridDim.x + blockIdx.x] = 0.0f;
+}
+
+// Zeros to `count` rows of a head.
+__device__ __forceinline__ void zero_rows(act* rows, u32 stride, u32 count) {
+    const float zeros[8] = {};
+    for (u32 i = threadIdx.x; i < count * RUNS; i += blockDim.x)
+        store8(rows + (u64)(i / RUNS) * stride, i % RUNS * 8, HEAD, zeros);
+}
+
+// Zeros to the queries `first ..` of a matrix like log_sums.
+__device__ __forceinline__ void zero_places(float* matrix, const Attend& a, const Head& h, u32 first, u32 count) {
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) matrix[place_of(a, h, first + i)] = 0.0f;
+}
+
+// ---- fragments -------------------------------------------------------------------------------------------------
+
+// Two neighbouring values. A lane of a warp holds, with row g = lane / 4 and column c = 2·(lane % 4), of
+//   C (16×8 floats)  {(g, c), (g, c + 1), (g + 8, c), (g + 8, c + 1)},
+//   A (16×16 pairs)  {(g, c), (g + 8, c), (g, c + 8), (g + 8, c + 8)}, the pair along the columns,
+//   B (16×8 pairs)   {(c, g), (c + 8, g)}, the pair along the rows.
+// So C of two neighbouring products is A of the next one.
+#if BF16
+typedef u32 Pair;
+
+__device__ __forceinline__ Pair pair_of(float low, float high) {
+    return as_pair(low, high);
+}
+
+__device__ __forceinline__ Pair shuffle_xor(Pair v, int mask) {
+    return __shfl_xor_sync(FULL_WARP, v, mask);
+}
+#else
+typedef float2 Pair;
+
+__device__ __forceinline__ Pair pair_of(float low, float high) {
+    return make_float2(low, high);
+}
+
+__device__ __forceinline__ Pair shuffle_xor(Pair v, int mask) {
+    return make_float2(__shfl_xor_sync(FULL_WARP, v.x, mask), __shfl_xor_sync(FULL_WARP, v.y, mask));
+}
+#endif
+
+struct FragmentA {
+    Pair r[4];
+};
+
+// The same in all lanes, which the compiler sees.
+__device__ __forceinline__ u32 warp_index() {
+    return __shfl_sync(FULL_WARP, threadIdx.x / 32, 0);
+}
+
+__device__ __forceinline__ int lane_row() {
+    return threadIdx.x % 32 / 4;
+}
+
+__device__ __forceinline__ int lane_column() {
+    return threadIdx.x % 4 * 2;
+}
+
+__device__ __forceinline__ FragmentA as_fragment(const float c[2][4]) {
+    return {{pair_of(c[0][0], c[0][1]), pair_of(c[0][2], c[0][3]), pair_of(c[1][0], c[1][1]), pair_of(c[1][2], c[1][3])}};
+}
+
+// The four 8×8 matrices of 16 rows of a tile, columns `at ..`: matrix 1 is below matrix 0 (DOWN) or right of it. A lane gets of
+// each the pair (g, c), (g, c + 1), or of its transpose: (c, g), (c + 1, g).
+template <bool DOWN, bool TRANSPOSED, int TILE_PITCH>
+__device__ __forceinline__ void load_four(Pair r[4], const act* rows, int at) {
+    auto corner = [&](int i) { return rows + (DOWN ? i % 2 : i / 2) * 8 * TILE_PITCH + (DOWN ? i / 2 : i % 2) * 8; };
+#if BF16
+    // Lane l gives the address of row l % 8 of matrix l / 8.
+    const int lane = threadIdx.x % 32;
+    const u32 from = (u32)__cvta_generic_to_shared(corner(lane / 8) + lane % 8 * TILE_PITCH) + at * sizeof(act);
+    if constexpr (TRANSPOSED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(from)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(from)
+                     : "memory");
+#else
+    const int g = lane_row(), c = lane_column();
+    for (int i = 0; i < 4; i++) {
+        const float* m = corner(i) + at;
+        r[i] = TRANSPOSED ? make_float2(m[c * TILE_PITCH + g], m[(c + 1) * TILE_PITCH + g])
+                          : make_float2(m[g * TILE_PITCH + c], m[g * TILE_PITCH + c + 1]);
+    }
+#endif
+}
+
+// c += a·b.
+__device__ __forceinline__ void mma(float c[4], const FragmentA& a, Pair b0, Pair b1) {
+#if BF16
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
+#else
+    for (int k = 0; k < 16; k++) {
+        // Row g of A is with the lanes 4·g .., column n of B with the lanes 4·n ..
+        auto get = [&](Pair p, int quad) {
+            return __shfl_sync(FULL_WARP, k % 2 ? p.y : p.x, 4 * quad + k % 8 / 2);
+        };
+        const float a0 = get(a.r[k / 8 * 2], lane_row()), a1 = get(a.r[k / 8 * 2 + 1], lane_row());
+        const float left = get(k < 8 ? b0 : b1, lane_column()), right = get(k < 8 ? b0 : b1, lane_column() + 1);
+        c[0] = fmaf(a0, left, c[0]), c[1] = fmaf(a0, right, c[1]);
+        c[2] = fmaf(a1, left, c[2]), c[3] = fmaf(a1, right, c[3]);
+    }
+#endif
+}
+
+// ---- products --------------------------------------------------------------------------------------------------
+
+// c = A·Bᵀ of 16 rows of one tile and 16 of another: 16 × 16 scores.
+__device__ __forceinline__ void product_of_rows(float c[2][4], const act* a_rows, const act* b_rows) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) c[i / 4][i % 4] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < WIDTH; k += 16) {
+        FragmentA a;
+        Pair b[4];  // B of two products
+        load_four<true, false, PITCH>(a.r, a_rows, k);
+        load_four<false, false, PITCH>(b, b_rows, k);
+        mma(c[0], a, b[0], b[1]);
+        mma(c[1], a, b[2], b[3]);
+    }
+}
+
+// A warp's sum of 16 rows of WIDTH columns.
+struct Sum {
+    float c[WIDTH / 8][4];
+};
+
+// sum += A·B, B being 16 rows of a tile.
+__device__ __forceinline__ void add_product(Sum& sum, const FragmentA& a, const act* b_rows) {
+#pragma unroll
+    for (int n = 0; n < WIDTH; n += 16) {
+        Pair b[4];
+        load_four<true, true, PITCH>(b, b_rows, n);
+        mma(sum.c[n / 8], a, b[0], b[1]);
+        mma(sum.c[n / 8 + 1], a, b[2], b[3]);
+    }
+}
+
+// ---- tiles and global memory -----------------------------------------------------------------------------------
+
+// Starts to copy `count` rows of a head into a tile; rows are filled with zeros up to a multiple of 16.
+__device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride, u32 count) {
+    const u32 units = (count + 15) / 16 * 16 * (WIDTH / 8);
+    for (u32 i = threadIdx.x; i < units; i += blockDim.x) {
+        const u32 row = i / (WIDTH / 8), at = i % (WIDTH / 8) * 8;
+        const bool inside = row < count && at < HEAD;
+#if BF16
+        if constexpr (HEAD % 8 == 0) {
+            const act* from = inside ? rows + (u64)row * stride + at : rows;
+            const u32 to = (u32)__cvta_generic_to_shared(tile + row * PITCH + at);
+            // The bytes after the given number are filled with zeros.
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0)
+                         : "memory");
+            continue;
+        }
+#endif
+        float v[8] = {};
+        if (inside) load8(rows + (u64)row * stride, at, HEAD, v);
+        store8(tile + row * PITCH, at, PITCH, v);
+    }
+}
+
+// Waits until the tiles that any thread of the block has started to load are there.
+__device__ __forceinline__ void tiles_ready() {
+#if BF16
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+    __syncthreads();
+}
+
+// Lane i of each quad gets word i of its four lanes.
+__device__ __forceinline__ void transpose_quad(Pair w[4]) {
+    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const Pair other = shuffle_xor(odd ? w[i] : w[i + 1], 1);
+        (odd ? w[i] : w[i + 1]) = other;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const Pair other = shuffle_xor(high ? w[i] : w[i + 2], 2);
+        (high ? w[i] : w[i + 2]) = other;
+    }
+}
+
+// Writes a warp's 16 rows, those below `count`, eight columns at a time.
+__device__ __forceinline__ void store_rows(act* rows, u32 stride, u32 count, const Sum& sum) {
+    const u32 row = lane_row() + threadIdx.x % 4 / 2 * 8;
+#pragma unroll
+    for (int n = 0; n < WIDTH; n += 16) {
+        const float *left = sum.c[n / 8], *right = sum.c[n / 8 + 1];
+        Pair w[4] = {pair_of(left[0], left[1]), pair_of(right[0], right[1]), pair_of(left[2], left[3]),
+                     pair_of(right[2], right[3])};
+        transpose_quad(w);
+        const u32 at = n + threadIdx.x % 2 * 8;
+        if (row >= count || at >= HEAD) continue;
+        act* to = rows + (u64)row * stride + at;
+        if constexpr (HEAD % 8 == 0) {
+#if BF16
+            *(uint4*)to = make_uint4(w[0], w[1], w[2], w[3]);
+#else
+            ((float4*)to)[0] = make_float4(w[0].x, w[0].y, w[1].x, w[1].y);
+            ((float4*)to)[1] = make_float4(w[2].x, w[2].y, w[3].x, w[3].y);
+#endif
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                if (at + i < HEAD) to[i] = ((const act*)&w[i / 2])[i % 2];
+        }
+    }
+}
+
+// ---- softmax and dropout ---------------------------------------------------------------------------------------
+
+// Scores are kept in units of the logarithm that the exponential is fast in.
+#if BF16
+constexpr float UNIT = 1.44269504f;
+__device__ __forceinline__ float power(float x) {
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+__device__ __forceinline__ float logarithm(float x) {
+    return __log2f(x);
+}
+#else
+constexpr float UNIT = 1.0f;
+__device__ __forceinline__ float power(float x) {
+    return expf(x);
+}
+__device__ __forceinline__ float logarithm(float x) {
+    return logf(x);
+}
+#endif
+constexpr float SCALE = (float)(1.0 / square_root(HEAD));
+constexpr float SCORE_SCALE = SCALE * UNIT;
+#define INFINITE __int_as_float(0x7f800000)
+
+__device__ __forceinline__ float quad_sum(float v) {
+    v += __shfl_xor_sync(FULL_WARP, v, 1);
+    return v + __shfl_xor_sync(FULL_WARP, v, 2);
+}
+
+__device__ __forceinline__ float quad_max(float v) {
+    v = fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 1));
+    return fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 2));
+}
+
+// Dropout of the probabilities: row = place of the query, column = key within the sentence. A Philox block serves one
+// query and eight keys; a warp needs 32 blocks for 16 queries and 16 keys, each lane makes one and shares its bits.
+struct Drops {
+    u32 key0, key1, stream, step, limit;
+    float scale;
+
+    __device__ __forceinline__ Drops(const Dropout& d) {
+        key0 = d.stream.key0, key1 = d.stream.key1, stream = d.stream.stream;
+        step = DROPOUT ? *d.stream.step : 0;
+        limit = d.threshold << 16;
+        scale = DROPOUT ? d.scale : 1.0f;
+    }
+
+    // One bit per key: whether it is kept.
+    __device__ __forceinline__ u32 kept8(u32 place, u32 run) const {
+        const uint4 block = philox(make_uint4(run, place, stream, step), key0, key1);
+        const u32 words[4] = {block.x, block.y, block.z, block.w};
+        u32 bits = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            bits |= (words[i] << 16 >= limit ? 1u : 0u) << 2 * i;
+            bits |= (words[i] >= limit ? 1u : 0u) << (2 * i + 1);
+        }
+        return bits;
+    }
+
+    // Bits for 16 queries (rows of C, `heads` places apart) × 16 keys from 8·run on; see `kept`.
+    __device__ __forceinline__ u32 of_rows(u32 first_place, u32 heads, u32 run) const {
+        const u32 t = threadIdx.x % 4;
+        u32 bits = kept8(first_place + (lane_row() + t % 2 * 8) * heads, run + t / 2) << 8 * t;
+        bits |= __shfl_xor_sync(FULL_WARP, bits, 1);
+        bits |= __shfl_xor_sync(FULL_WARP, bits, 2);
+        return bits >> lane_column();
+    }
+
+    // Whether value e of C number `tile` is kept.
+    static __device__ __forceinline__ bool kept(u32 bits, int tile, int e) {
+        return bits >> (16 * tile + e / 2 * 8 + e % 2) & 1;
+    }
+
+    // The same for 16 keys (rows of C) × 16 queries, one word per C; see `kept_transposed`.
+    __device__ __forceinline__ void of_columns(u32 first_place, u32 heads, u32 run, u32 bits[2]) const {
+        const u32 g = lane_row();
+        u32 own = kept8(first_place + (g / 4 * 8 + lane_column() + g / 2 % 2) * heads, run + g % 2) << g % 4 * 8;
+        own |= __shfl_xor_sync(FULL_WARP, own, 4);
+        own |= __shfl_xor_sync(FULL_WARP, own, 8);
+        const u32 other = __shfl_xor_sync(FULL_WARP, own, 16);
+        bits[0] = (g < 4 ? own : other) >> g;
+        bits[1] = (g < 4 ? other : own) >> g;
+    }
+
+    static __device__ __forceinline__ bool kept_transposed(u32 bits, int e) {
+        return bits >> (e % 2 * 16 + e / 2 * 8) & 1;
+    }
+};
+
+extern __shared__ uint4 shared_memory[];
+
+// Number `i` of the tiles of TILE rows in shared memory.
+__device__ __forceinline__ act* tile_at(int i) {
+    return (act*)shared_memory + i * TILE * PITCH;
+}

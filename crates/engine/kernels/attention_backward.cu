@@ -1,0 +1,317 @@
+// Attention backward. With P = exp(Q·Kᵀ/√K − log_sum), f the dropout factors and dP = dO·Vᵀ, per sentence and head:
+//   dw = Σ_j f_j·P_j·dP_j          the gradient of a row's weight, and the inner product in the softmax's gradient
+//   dS = w·P∘(f∘dP − dw)/√K        dQ = dS·K   dK = dSᵀ·Q   dV = (w·f∘P)ᵀ·dO
+// Batches of short sentences take attention_backward_short; others take
+// attention_backward_rows, then attention_backward_keys and, for per-sentence weights, attention_weight_gradients.
+// Heads of weight 0 are computed only where d_weights is wanted. Arguments, macros and building blocks: attention.cuh.
+
+// The 16 queries of a warp: what a lane knows of its two rows.
+struct Queries {
+    u32 visible[2];
+    float log_sum[2], weight[2];
+
+    // From query `first` of the sentence on. Rows past its end and rows that are not computed see no key.
+    __device__ __forceinline__ Queries(const AttendBackward& b, const Head& h, u32 first) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const u32 i = first + lane_row() + 8 * half;
+            const bool inside = i < h.queries;
+            weight[half] = inside ? weight_of(b.forward, h, i) : 0.0f;
+            log_sum[half] = inside ? b.forward.log_sums[place_of(b.forward, h, i)] * UNIT : 0.0f;
+            visible[half] = inside && (weight[half] != 0.0f || b.d_weights != nullptr) ? visible_keys(h, i) : 0;
+        }
+    }
+
+    // P and dP for 16 keys from `key` on; the other arguments are the warp's and the keys' rows in shared memory.
+    __device__ __forceinline__ void recompute(float p[2][4], float dp[2][4], u32 key, const act* q, const act* d_out,
+                                              const act* k, const act* v) const {
+        product_of_rows(p, q, k);
+        product_of_rows(dp, d_out, v);
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            const u32 j = key + e / 4 * 8 + lane_column() + e % 2;
+            const int half = e % 4 / 2;
+            p[e / 4][e % 4] = j < visible[half] ? power(p[e / 4][e % 4] * SCORE_SCALE - log_sum[half]) : 0.0f;
+        }
+    }
+};
+
+// dP becomes f∘dP.
+__device__ __forceinline__ void drop(float dp[2][4], u32 bits, float scale) {
+#pragma unroll
+    for (int e = 0; e < 8; e++) dp[e / 4][e % 4] = Drops::kept(bits, e / 4, e % 4) ? dp[e / 4][e % 4] * scale : 0.0f;
+}
+
+// A lane's part of dw.
+__device__ __forceinline__ void add_products(float dw[2], const float p[2][4], const float dp[2][4]) {
+#pragma unroll
+    for (int e = 0; e < 8; e++) dw[e % 4 / 2] += p[e / 4][e % 4] * dp[e / 4][e % 4];
+}
+
+// w·f∘P.
+__device__ __forceinline__ FragmentA weighted_probabilities(float p[2][4], u32 bits, const float weight[2], float scale) {
+#pragma unroll
+    for (int e = 0; e < 8; e++)
+        p[e / 4][e % 4] *= !DROPOUT || Drops::kept(bits, e / 4, e % 4) ? weight[e % 4 / 2] * scale : 0.0f;
+    return as_fragment(p);
+}
+
+// dS of 16 queries × 16 keys from P and f∘dP.
+__device__ __forceinline__ FragmentA score_gradient(const float p[2][4], const float dp[2][4], const float weight[2],
+                                                    const float dw[2]) {
+    float ds[2][4];
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        const int half = e % 4 / 2;
+        ds[e / 4][e % 4] = weight[half] * SCALE * p[e / 4][e % 4] * (dp[e / 4][e % 4] - dw[half]);
+    }
+    return as_fragment(ds);
+}
+
+// ---- short sentences -------------------------------------------------------------------------------------------
+
+#ifndef SHORT
+#define SHORT 64
+#endif
+constexpr int SCORE_PITCH = SHORT + 8;
+
+__device__ __forceinline__ void store_fragment(act* scores, const FragmentA& a) {
+    Pair* to = (Pair*)(scores + lane_row() * SCORE_PITCH + lane_column());
+    to[0] = a.r[0], to[4] = a.r[2];
+    to[4 * SCORE_PITCH] = a.r[1], to[4 * SCORE_PITCH + 4] = a.r[3];
+}
+
+// Everything, for sentences of at most SHORT queries and keys (16, 32, 48 or 64; the macro is 64 if not given). First a
+// warp owns 16 queries, computes dw, then dS, w·f∘P and dQ; then the warps take turns at dK and dV of 16 keys.
+//
+// launch: grid (heads, sentences), block (2·SHORT), shared (4·SHORT·PITCH + 2·SHORT·(SHORT + 8))·sizeof(act)
+extern "C" __global__ void __launch_bounds__(2 * SHORT, HEAD > 64 ? 2 : 4) attention_backward_short(AttendBackward b) {
+    const Attend& a = b.forward;
+    const u32 query_end = end_of(a.queries), key_end = end_of(a.keys), width = a.heads * HEAD;
+    const Head h = head_of(a, blockIdx.y, blockIdx.x);
+    zero_tail(b.d_q, a.q_stride, query_end, a.queries.rows);
+    zero_tail(b.d_k, a.kv_stride, key_end, a.keys.rows);
+    zero_tail(b.d_v, a.kv_stride, key_end, a.keys.rows);
+    if (WEIGHTS == 2 && b.d_weights != nullptr) zero_tail_places(b.d_weights, query_end, a.queries.rows);
+
+    if (h.queries == 0 || h.keys == 0 || !(b.d_weights != nullptr || any_weight(a, h, 0, h.queries))) {
+        zero_rows(head_rows(b.d_q, a.q_stride, h.query, h.head), a.q_stride, h.queries);
+        zero_rows(head_rows(b.d_k, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
+        zero_rows(head_rows(b.d_v, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
+        if (WEIGHTS == 2 && b.d_weights != nullptr) zero_places(b.d_weights, a, h, 0, h.queries);
+        if (WEIGHTS == 1 && b.d_weights != nullptr && threadIdx.x == 0)
+            b.d_weights[h.sentence * a.heads + h.head] = 0.0f;
+        return;
+    }
+    act *q = (act*)shared_memory, *d_out = q + SHORT * PITCH, *k = d_out + SHORT * PITCH, *v = k + SHORT * PITCH;
+    act *ds_tile = v + SHORT * PITCH, *weighted_tile = ds_tile + SHORT * SCORE_PITCH;
+    load_tile(q, head_rows(a.q, a.q_stride, h.query, h.head), a.q_stride, h.queries);
+    load_tile(k, head_rows(a.k, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
+    load_tile(d_out, head_rows(b.d_out, width, h.query, h.head), width, h.queries);
+    load_tile(v, head_rows(a.v, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
+
+    const u32 warp = warp_index(), row = 16 * warp;
+    const Drops drops(a.dropout);
+    __shared__ float row_dw[SHORT];
+    tiles_ready();
+    if (row < h.queries) {
+        const Queries queries(b, h, row);
+        const act *q_rows = q + row * PITCH, *d_out_rows = d_out + row * PITCH;
+        const u32 seen = visible_keys(h, row + 15);
+        float p[2][4], dp[2][4], dw[2] = {0.0f, 0.0f};
+        u32 kept = 0;  // two bits of each byte for 16 keys
+        for (u32 at = 0; at < seen; at += 16) {
+            queries.recompute(p, dp, at, q_rows, d_out_rows, k + at * PITCH, v + at * PITCH);
+            if (DROPOUT) {
+                const u32 bits = drops.of_rows(place_of(a, h, row), a.heads, at / 8);
+                drop(dp, bits, drops.scale);
+                kept |= (bits & 0x03030303) << at / 8;
+            }
+            add_products(dw, p, dp);
+        }
+        dw[0] = quad_sum(dw[0]), dw[1] = quad_sum(dw[1]);
+        if (lane_column() == 0) row_dw[row + lane_row()] = dw[0], row_dw[row + lane_row() + 8] = dw[1];
+
+        Sum sum = {};
+        for (u32 at = 0; at < seen; at += 16) {
+            queries.recompute(p, dp, at, q_rows, d_out_rows, k + at * PITCH, v + at * PITCH);
+            const u32 bits = kept >> at / 8, place = row * SCORE_PITCH + at;
+            if (DROPOUT) drop(dp, bits, drops.scale);
+            const FragmentA ds = score_gradient(p, dp, queries.weight, dw);
+            store_fragment(ds_tile + place, ds);
+            store_fragment(weighted_tile + place, weighted_probabilities(p, bits, queries.weight, drops.scale));
+            add_product(sum, ds, k + at * PITCH);
+        }
+        store_rows(head_rows(b.d_q, a.q_stride, h.query + row, h.head), a.q_stride, h.queries - row, sum);
+    }
+    __syncthreads();
+
+    if (WEIGHTS == 2 && b.d_weights != nullptr && threadIdx.x < h.queries)
+        b.d_weights[place_of(a, h, threadIdx.x)] = row_dw[threadIdx.x];
+    if (WEIGHTS == 1 && b.d_weights != nullptr && threadIdx.x < 32) {
+        float dw = 0.0f;
+        for (u32 i = threadIdx.x; i < h.queries; i += 32) dw += row_dw[i];
+        dw = warp_sum(dw);
+        if (threadIdx.x == 0) b.d_weights[h.sentence * a.heads + h.head] = dw;
+    }
+    // Work 2·i is dK of the keys 16·i .., work 2·i + 1 is dV of the same.
+    for (u32 work = warp; work < (h.keys + 15) / 16 * 2; work += SHORT / 16) {
+        const u32 key = work / 2 * 16;
+        const bool values = work % 2;
+        const act *scores = values ? weighted_tile : ds_tile, *rows = values ? d_out : q;
+        Sum sum = {};
+        // Queries before a key do not see it.
+        for (u32 i = CAUSAL ? key : 0; i < h.queries; i += 16) {
+            FragmentA transposed;
+            load_four<false, true, SCORE_PITCH>(transposed.r, scores + i * SCORE_PITCH, key);
+            add_product(sum, transposed, rows + i * PITCH);
+        }
+        act* to = head_rows(values ? b.d_v : b.d_k, a.kv_stride, h.key + key, h.head);
+        store_rows(to, a.kv_stride, h.keys - key, sum);
+    }
+}
+
+// ---- sentences of any length -----------------------------------------------------------------------------------
+
+// delta (= dw), d_weights if per row, and dQ. Two passes over the keys: dw is needed before dS.
+//
+// launch: grid (heads, query tiles), block (64), shared 4·32·PITCH·sizeof(act)
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 6 : 10) attention_backward_rows(AttendBackward b) {
+    const Attend& a = b.forward;
+    const uint2 tile = a.query_tiles[blockIdx.y];
+    const u32 end = end_of(a.queries), width = a.heads * HEAD;
+    const Head h = head_of(a, tile.x, blockIdx.x);
+    float* row_weights = WEIGHTS == 2 ? b.d_weights : nullptr;
+    zero_tail(b.d_q, a.q_stride, end, a.queries.rows);
+    if (row_weights != nullptr) zero_tail_places(row_weights, end, a.queries.rows);
+    if (h.sentence == NO_SENTENCE) return;
+
+    const u32 first = tile.y, rows = min(TILE, h.queries - first);
+    if (h.keys == 0 || !(b.d_weights != nullptr || any_weight(a, h, first, rows))) {
+        zero_rows(head_rows(b.d_q, a.q_stride, h.query + first, h.head), a.q_stride, rows);
+        zero_places(b.delta, a, h, first, rows);
+        if (row_weights != nullptr) zero_places(row_weights, a, h, first, rows);
+        return;
+    }
+    act *q = tile_at(0), *d_out = tile_at(1), *k = tile_at(2), *v = tile_at(3);
+    load_tile(q, head_rows(a.q, a.q_stride, h.query + first, h.head), a.q_stride, rows);
+    load_tile(d_out, head_rows(b.d_out, width, h.query + first, h.head), width, rows);
+
+    const u32 row = warp_index() * 16;
+    const u32 block_keys = visible_keys(h, first + rows - 1);
+    const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
+    const Queries queries(b, h, first + row);
+    const Drops drops(a.dropout);
+    float dw[2] = {0.0f, 0.0f};
+    Sum sum = {};
+    for (int pass = 0; pass < 2; pass++) {
+        for (u32 from = 0; from < block_keys; from += TILE) {
+            if (pass == 0 || block_keys > TILE) {
+                __syncthreads();
+                const u32 count = min(TILE, block_keys - from);
+                load_tile(k, head_rows(a.k, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
+                load_tile(v, head_rows(a.v, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
+                tiles_ready();
+            }
+            for (u32 at = 0; at < TILE && from + at < warp_keys; at += 16) {
+                float p[2][4], dp[2][4];
+                queries.recompute(p, dp, from + at, q + row * PITCH, d_out + row * PITCH, k + at * PITCH, v + at * PITCH);
+                if (DROPOUT)
+                    drop(dp, drops.of_rows(place_of(a, h, first + row), a.heads, (from + at) / 8), drops.scale);
+                if (pass == 0)
+                    add_products(dw, p, dp);
+                else
+                    add_product(sum, score_gradient(p, dp, queries.weight, dw), k + at * PITCH);
+            }
+        }
+        if (pass == 0) dw[0] = quad_sum(dw[0]), dw[1] = quad_sum(dw[1]);
+    }
+    if (row >= rows) return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const u32 i = row + lane_row() + 8 * half;
+        if (lane_column() != 0 || i >= rows) continue;
+        b.delta[place_of(a, h, first + i)] = dw[half];
+        if (row_weights != nullptr) row_weights[place_of(a, h, first + i)] = dw[half];
+    }
+    store_rows(head_rows(b.d_q, a.q_stride, h.query + first + row, h.head), a.q_stride, rows - row, sum);
+}
+
+// dK and dV, after attention_backward_rows. A warp owns 16 keys and makes scores transposed, 16 queries at a time.
+//
+// launch: grid (heads, key tiles), block (64), shared 4·32·PITCH·sizeof(act)
+extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 4 : 8) attention_backward_keys(AttendBackward b) {
+    const Attend& a = b.forward;
+    const uint2 tile = b.key_tiles[blockIdx.y];
+    const u32 end = end_of(a.keys), width = a.heads * HEAD;
+    const Head h = head_of(a, tile.x, blockIdx.x);
+    zero_tail(b.d_k, a.kv_stride, end, a.keys.rows);
+    zero_tail(b.d_v, a.kv_stride, end, a.keys.rows);
+    if (h.sentence == NO_SENTENCE) return;
+
+    const u32 first = tile.y, rows = min(TILE, h.keys - first);
+    act *q = tile_at(0), *d_out = tile_at(1), *k = tile_at(2), *v = tile_at(3);
+    load_tile(k, head_rows(a.k, a.kv_stride, h.key + first, h.head), a.kv_stride, rows);
+    load_tile(v, head_rows(a.v, a.kv_stride, h.key + first, h.head), a.kv_stride, rows);
+
+    const u32 row = warp_index() * 16;
+    const Drops drops(a.dropout);
+    Sum d_k = {}, d_v = {};
+    __shared__ float log_sum[TILE], weight[TILE], dw[TILE];
+    // Queries before a key do not see it.
+    for (u32 from = CAUSAL ? first : 0; from < h.queries; from += TILE) {
+        const u32 count = min(TILE, h.queries - from);
+        if (!any_weight(a, h, from, count)) continue;
+        if (from > 0) __syncthreads();
+        load_tile(q, head_rows(a.q, a.q_stride, h.query + from, h.head), a.q_stride, count);
+        load_tile(d_out, head_rows(b.d_out, width, h.query + from, h.head), width, count);
+        if (threadIdx.x < TILE) {
+            const u32 i = from + threadIdx.x;
+            const float w = i < h.queries ? weight_of(a, h, i) : 0.0f;
+            weight[threadIdx.x] = w;
+            log_sum[threadIdx.x] = w != 0.0f ? a.log_sums[place_of(a, h, i)] * UNIT : INFINITE;  // P = 0
+            dw[threadIdx.x] = w != 0.0f ? b.delta[place_of(a, h, i)] : 0.0f;
+        }
+        tiles_ready();
+        if (row >= rows) continue;
+        for (u32 at = CAUSAL ? max(from, first + row) - from : 0; at < count; at += 16) {
+            float p[2][4], dp[2][4];
+            product_of_rows(p, k + row * PITCH, q + at * PITCH);
+            product_of_rows(dp, v + row * PITCH, d_out + at * PITCH);
+            u32 bits[2];
+            if (DROPOUT) drops.of_columns(place_of(a, h, from + at), a.heads, (first + row) / 8, bits);
+#pragma unroll
+            for (int e = 0; e < 8; e++) {
+                float &p_e = p[e / 4][e % 4], &dp_e = dp[e / 4][e % 4];
+                const u32 i = at + e / 4 * 8 + lane_column() + e % 2, key = first + row + lane_row() + e % 4 / 2 * 8;
+                const bool kept = !DROPOUT || Drops::kept_transposed(bits[e / 4], e % 4);
+                const bool seen = !CAUSAL || key <= from + i;
+                const float probability = seen ? power(p_e * SCORE_SCALE - log_sum[i]) : 0.0f;
+                const float f = kept ? drops.scale : 0.0f;
+                dp_e = weight[i] * SCALE * probability * (f * dp_e - dw[i]);  // dS
+                p_e = weight[i] * f * probability;
+            }
+            add_product(d_v, as_fragment(p), d_out + at * PITCH);
+            add_product(d_k, as_fragment(dp), q + at * PITCH);
+        }
+    }
+    tiles_ready();  // no copy is under way when the block ends
+    if (row >= rows) return;
+    store_rows(head_rows(b.d_k, a.kv_stride, h.key + first + row, h.head), a.kv_stride, rows - row, d_k);
+    store_rows(head_rows(b.d_v, a.kv_stride, h.key + first + row, h.head), a.kv_stride, rows - row, d_v);
+}
+
+// d_weights[sentence, head] = Σ delta over the sentence's queries: only with WEIGHTS = 1 and d_weights wanted, after
+// attention_backward_rows. One warp per sentence and head.
+//
+// launch: grid (sentences · heads / 2, rounded up), block (64)
+extern "C" __global__ void __launch_bounds__(THREADS) attention_weight_gradients(AttendBackward b) {
+    const Attend& a = b.forward;
+    const u32 item = (blockIdx.x * THREADS + threadIdx.x) / 32;
+    if (item >= a.queries.sentences * a.heads) return;
+    const Head h = head_of(a, item / a.heads, item % a.heads);
+    float dw = 0.0f;
+    for (u32 i = threadIdx.x % 32; i < h.queries; i += 32) dw += b.delta[place_of(a, h, i)];
+    dw = warp_sum(dw);
+    if (threadIdx.x % 32 == 0) b.d_weights[item] = dw;
+}

@@ -1,0 +1,361 @@
+// Search: one new row per hypothesis and step, attention over cached keys and values, the best next tokens.
+//
+// Self-attention's cache is kv [steps, room, 2D], keys then values, one matrix per step; `room` is the most rows there
+// can be. Hypotheses that are reordered do not move it: the lineage says at which row of each step a hypothesis has its
+// past. Lineage [2, steps, room] and running sums [2, room, D] exist twice: step t reads the copy of step t − 1 and
+// writes its own, t mod 2. `*before` is t, the number of steps before this one; it is read from device memory, so that
+// a captured step can be replayed.
+
+#define THREADS 256u
+#define MINUS_INFINITY __uint_as_float(0xff800000u)
+#define LOWEST (-3.402823466e38f)  // below every number that occurs, and still subtracts to a number
+
+// ---- caches ----------------------------------------------------------------------------------------------------
+
+// Puts columns D..3D of qkv [rows, 3D] into the newest step of kv, D = width.
+// launch: grid ceil(rows·2·ceil(width/8)/256), block 256
+extern "C" __global__ void __launch_bounds__(THREADS)
+store_kv(const act* __restrict__ qkv, act* __restrict__ kv, const u32* before, u32 room, u32 rows, u32 width) {
+    u32 runs = (width + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x;
+    u32 row = index / (2 * runs), part = index / runs % 2, at = index % runs * 8;
+    if (row >= rows) return;
+    u64 to = (u64)*before * room + row;
+    float v[8];
+    load8(qkv + ((u64)row * 3 + 1 + part) * width, at, width, v);
+    store8(kv + (to * 2 + part) * width, at, width, v);
+}
+
+__device__ __forceinline__ u64 copy_of(u32 step, u32 steps, u32 room) {
+    return (u64)(step % 2) * steps * room;
+}
+
+// Hypothesis r of this step descends from hypothesis parents[r] of the step before: new[s][r] = old[s][parents[r]] for
+// the steps s before this one, and in this one it has its own row.
+// launch: grid (ceil(rows/256), 32), block 256
+extern "C" __global__ void __launch_bounds__(THREADS)
+advance_lineage(u32* lineage, const u32* parents, const u32* before, u32 steps, u32 room, u32 rows) {
+    u32 row = blockIdx.x * THREADS + threadIdx.x, t = *before;
+    if (row >= rows) return;
+    u32* own = lineage + copy_of(t, steps, room);
+    const u32* old = lineage + copy_of(t + 1, steps, room);
+    u32 parent = parents[row];
+    if (blockIdx.y == 0) own[(u64)t * room + row] = row;
+#pragma unroll 4
+    for (u32 s = blockIdx.y; s < t; s += gridDim.y) own[(u64)s * room + row] = old[(u64)s * room + parent];
+}
+
+// What a running gate reads: the sum of the inputs x [rows, cols] of a hypothesis so far, and mean = sum/(t + 1).
+// launch: grid ceil(rows·ceil(cols/8)/256), block 256
+extern "C" __global__ void __launch_bounds__(THREADS)
+running_gate(const act* __restrict__ x, float* sums, const u32* parents, const u32* before, act* __restrict__ mean,
+             u32 room, u32 rows, u32 cols) {
+    u32 runs = (cols + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x, t = *before;
+    u32 row = index / runs, at = index % runs * 8;
+    if (row >= rows) return;
+    float v[8], past[8], inverse = 1.0f / (float)(t + 1);
+    load8(x + (u64)row * cols, at, cols, v);
+    if (t > 0) {
+        load8(sums + ((u64)((t + 1) % 2) * room + parents[row]) * cols, at, cols, past);
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] += past[i];
+    }
+    store8(sums + ((u64)(t % 2) * room + row) * cols, at, cols, v);
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] *= inverse;
+    store8(mean + (u64)row * cols, at, cols, v);
+}
+
+// ---- attention of single rows ----------------------------------------------------------------------------------
+
+#define UNROLL 2u  // keys of a group in flight
+
+// One warp: weight·softmax(q·K/√k)·V of one head, over the `count` rows place(0), place(1), … of kv [., 2D].
+//
+// A key is read by a group of lanes, eight columns each: 8 lanes for a head of 64, so that four groups take keys in
+// turn. Each group has its own online softmax; they are merged at the end.
+template <typename Place>
+__device__ __forceinline__ void attend(const act* q, const act* kv, u32 count, Place place, float weight, act* out,
+                                       u32 head, u32 heads, u32 head_width) {
+    u32 lane = threadIdx.x % 32, lanes = 1;
+    while (8 * lanes < head_width) lanes *= 2;
+    u32 groups = 32 / lanes, group = lane / lanes, at = lane % lanes * 8;
+    u64 width = heads * head_width;
+    bool inside = at < head_width;
+    q += head * head_width, kv += head * head_width, out += head * head_width;
+
+    // Powers of 2 instead of e: log2(e) goes into the query.
+    float query[8] = {}, sum = 0.0f, highest = LOWEST, mix[8] = {};
+    if (inside) load8(q, at, head_width, query);
+#pragma unroll
+    for (int i = 0; i < 8; i++) query[i] *= 1.44269504f / sqrtf((float)head_width);
+
+    if (weight == 0.0f) count = 0;
+    for (u32 base = 0; base < count; base += 32) {
+        u32 here = min(32u, count - base);
+        u64 own = lane < here ? place(base + lane) : 0;
+        for (u32 first = 0; first < here; first += UNROLL * groups) {
+            float keys[UNROLL][8] = {}, values[UNROLL][8] = {}, score[UNROLL], top = highest;
+            const act* from[UNROLL];
+#pragma unroll
+            for (u32 u = 0; u < UNROLL; u++) {
+                u32 j = first + u * groups + group;
+                u64 row = __shfl_sync(FULL_WARP, own, j % 32);
+                from[u] = inside && j < here ? kv + row * 2 * width : nullptr;
+            }
+            // All loads are begun before any is used.
+#pragma unroll
+            for (u32 u = 0; u < UNROLL; u++) {
+                if (from[u] == nullptr) continue;
+                load8(from[u], at, head_width, keys[u]);
+                load8(from[u] + width, at, head_width, values[u]);
+            }
+#pragma unroll
+            for (u32 u = 0; u < UNROLL; u++) {
+                float dot = 0.0f;
+#pragma unroll
+                for (int i = 0; i < 8; i++) dot = fmaf(query[i], keys[u][i], dot);
+                for (u32 o = lanes / 2; o > 0; o /= 2) dot += __shfl_xor_sync(FULL_WARP, dot, o);
+                score[u] = first + u * groups + group < here ? dot : MINUS_INFINITY;
+                top = fmaxf(top, score[u]);
+            }
+            float shrink = exp2f(highest - top);
+            highest = top;
+            sum *= shrink;
+#pragma unroll
+            for (int i = 0; i < 8; i++) mix[i] *= shrink;
+#pragma unroll
+            for (u32 u = 0; u < UNROLL; u++) {
+                float p = exp2f(score[u] - top);
+                sum += p;
+#pragma unroll
+                for (int i = 0; i < 8; i++) mix[i] = fmaf(p, values[u][i], mix[i]);
+            }
+        }
+    }
+
+    float shrink = exp2f(highest - warp_max(highest));
+    sum *= shrink;
+#pragma unroll
+    for (int i = 0; i < 8; i++) mix[i] *= shrink;
+    for (u32 o = 16; o >= lanes; o /= 2) {
+        sum += __shfl_xor_sync(FULL_WARP, sum, o);
+#pragma unroll
+        for (int i = 0; i < 8; i++) mix[i] += __shfl_xor_sync(FULL_WARP, mix[i], o);
+    }
+    if (!inside || group != 0) return;
+    float factor = count > 0 ? weight / sum : 0.0f;
+#pragma unroll
+    for (int i = 0; i < 8; i++) mix[i] *= factor;
+    store8(out, at, head_width, mix);
+}
+
+// The rows of a block are neighbours and so mostly of one sentence, whose keys they find in L1.
+#define ROWS (THREADS / 32)
+
+// Each row of q against its own past, the newest step included: out [rows, D], D = heads·head_width; q has rows of
+// q_stride (D, or 3D within qkv); weights [rows, heads] or null. Head widths up to 128; those that are multiples of 8
+// are read fast, and then q_stride must be one, too.
+// launch: grid (ceil(rows/8), heads), block 256
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
+attention_cached(const act* q, u32 q_stride, const act* kv, const u32* lineage, const u32* before,
+                 const float* weights, act* out, u32 steps, u32 room, u32 rows, u32 heads, u32 head_width) {
+    u32 row = blockIdx.x * ROWS + threadIdx.x / 32, head = blockIdx.y, t = *before;
+    if (row >= rows) return;
+    lineage += copy_of(t, steps, room);
+    float weight = weights != nullptr ? weights[(u64)row * heads + head] : 1.0f;
+    auto place = [&](u32 s) { return (u64)s * room + lineage[(u64)s * room + row]; };
+    out += (u64)row * heads * head_width;
+    attend(q + (u64)row * q_stride, kv, t + 1, place, weight, out, head, heads, head_width);
+}
+
+// Each row of q against the rows starts[b] .. starts[b + 1] of kv [Nk, 2D], b = sentences[row]; zeros for NO_SENTENCE
+// and for a sentence without rows. Else as attention_cached.
+// launch: grid (ceil(rows/8), heads), block 256
+extern "C" __global__ void __launch_bounds__(THREADS, 3)
+attention_memory(const act* q, u32 q_stride, const act* kv, const u32* starts, const u32* sentences,
+                 const float* weights, act* out, u32 rows, u32 heads, u32 head_width) {
+    u32 row = blockIdx.x * ROWS + threadIdx.x / 32, head = blockIdx.y;
+    if (row >= rows) return;
+    float weight = weights != nullptr ? weights[(u64)row * heads + head] : 1.0f;
+    u32 sentence = sentences[row], first = 0, count = 0;
+    if (sentence != NO_SENTENCE) first = starts[sentence], count = starts[sentence + 1] - first;
+    auto place = [&](u32 j) { return (u64)first + j; };
+    out += (u64)row * heads * head_width;
+    attend(q + (u64)row * q_stride, kv, count, place, weight, out, head, heads, head_width);
+}
+
+// ---- best continuations ----------------------------------------------------------------------------------------
+
+// A candidate as one number: the larger, the better; of equal scores the lower token. 0 is an impossible one.
+__device__ __forceinline__ u64 candidate(float score, u32 token) {
+    u32 bits = __float_as_uint(score);
+    if ((bits & 0x7f800000u) == 0x7f800000u) return 0;
+    return (u64)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | ~token;
+}
+
+__device__ __forceinline__ u32 token_of(u64 candidate) {
+    return ~(u32)candidate;
+}
+
+__device__ __forceinline__ float score_of(u64 candidate) {
+    u32 order = (u32)(candidate >> 32);
+    return candidate == 0 ? MINUS_INFINITY : __uint_as_float(order >> 31 ? order & 0x7fffffffu : ~order);
+}
+
+__device__ __forceinline__ u64 warp_best(u64 v) {
+    u32 high = __reduce_max_sync(FULL_WARP, (u32)(v >> 32));
+    u32 low = __reduce_max_sync(FULL_WARP, (u32)(v >> 32) == high ? (u32)v : 0u);
+    return (u64)high << 32 | low;
+}
+
+// Reads the runs run, run + stride, … of eight logits; −∞ past the last type. All loads are begun before any is used.
+template <u32 N>
+__device__ __forceinline__ void load_runs(const act* logits, u32 run, u32 stride, u32 types, float v[N][8]) {
+#pragma unroll
+    for (u32 b = 0; b < N; b++)
+        if (8 * (run + b * stride) < types) load8(logits, 8 * (run + b * stride), types, v[b]);
+#pragma unroll
+    for (u32 b = 0; b < N; b++)
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (8 * (run + b * stride) + i >= types) v[b][i] = MINUS_INFINITY;
+}
+
+// ln Σ exp over the block's row, as the largest logit and the logarithm of the sum relative to it.
+__device__ __forceinline__ float2 log_sum(const act* logits, u32 types) {
+    __shared__ float highs[32], sums[32];
+    float highest = LOWEST, sum = 0.0f;
+    for (u32 run = threadIdx.x; 8 * run < types; run += 4 * blockDim.x) {
+        float v[4][8], top = highest;
+        load_runs<4>(logits, run, blockDim.x, types, v);
+#pragma unroll
+        for (u32 b = 0; b < 4; b++)
+#pragma unroll
+            for (int i = 0; i < 8; i++) top = fmaxf(top, v[b][i]);
+        sum *= expf(highest - top);
+        highest = top;
+#pragma unroll
+        for (u32 b = 0; b < 4; b++)
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum += expf(v[b][i] - top);
+    }
+    float top = warp_max(highest);
+    sum = warp_sum(sum * expf(highest - top));
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    if (lane == 0) highs[warp] = top, sums[warp] = sum;
+    __syncthreads();
+    highest = lane < warps ? highs[lane] : LOWEST;
+    top = warp_max(highest);
+    return make_float2(top, logf(warp_sum(lane < warps ? sums[lane] * expf(highest - top) : 0.0f)));
+}
+
+// How the continuations of a row are scored.
+struct Scoring {
+    const act* logits;
+    u32 types;
+    float base;  // the hypothesis' score − ln Σ exp
+    const u32* forbidden;
+    u32 forbidden_count;
+    const u32* penalised;
+    const float* penalties;
+    u32 penalty_count;
+
+    // Whether a token of one of the runs first, first + stride, … is forbidden or penalised.
+    __device__ __forceinline__ bool constrained(u32 first, u32 stride) const {
+        bool found = false;
+#pragma unroll 1
+        for (u32 f = 0; f < forbidden_count; f++) found |= forbidden[f] / 8 % stride == first;
+#pragma unroll 1
+        for (u32 p = 0; p < penalty_count; p++) found |= penalised[p] / 8 % stride == first;
+        return found;
+    }
+
+    __device__ __forceinline__ void constrain(u32 run, float score[8]) const {
+#pragma unroll 1
+        for (u32 p = 0; p < penalty_count; p++) {
+            u32 place = penalised[p] - 8 * run;
+            float amount = penalties[p];
+#pragma unroll
+            for (int i = 0; i < 8; i++) score[i] -= place == i ? amount : 0.0f;
+        }
+#pragma unroll 1
+        for (u32 f = 0; f < forbidden_count; f++) {
+            u32 place = forbidden[f] - 8 * run;
+#pragma unroll
+            for (int i = 0; i < 8; i++) score[i] = place == i ? MINUS_INFINITY : score[i];
+        }
+    }
+
+    // The best candidate in the runs first, first + stride, …, of those that come after (limit, token).
+    template <u32 N>
+    __device__ __forceinline__ u64 best(u32 first, u32 stride, bool constrained, float limit, u32 token) const {
+        float high = MINUS_INFINITY;
+        u32 chosen = 0;
+        for (u32 run = first; 8 * run < types; run += N * stride) {
+            float v[N][8];
+            load_runs<N>(logits, run, stride, types, v);
+#pragma unroll
+            for (u32 b = 0; b < N; b++) {
+#pragma unroll
+                for (int i = 0; i < 8; i++) v[b][i] += base;
+                if (constrained) constrain(run + b * stride, v[b]);
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    u32 own = 8 * (run + b * stride) + i;
+                    bool after = v[b][i] < limit || (v[b][i] == limit && own > token);
+                    if (after && v[b][i] > high) high = v[b][i], chosen = own;
+                }
+            }
+        }
+        return candidate(high, chosen);
+    }
+};
+
+// The `count` best continuations of each row of logits [rows, types], best first, of equal scores the lower token
+// first: best_scores, best_tokens [rows, count], score = scores[row] + ln softmax(logits)[token] − penalty. Where there
+// are no more possible ones (forbidden, or not a finite number) the score is −∞ and the token 0. A token is named at
+// most once among the penalised. end_scores[row] = scores[row] + ln softmax(logits)[end_token], whatever is forbidden
+// or penalised; −∞ if not finite.
+//
+// A thread owns the runs of eight tokens threadIdx.x, threadIdx.x + blockDim.x, … and knows the best candidate among
+// them that is not taken. Each round takes the best of all; the lanes of its warp look for the owner's next one.
+// launch: grid rows, block 256 (types < 16384) or 512
+extern "C" __global__ void __launch_bounds__(512, 2)
+best_rows(const act* logits, u32 types, const float* scores, const u32* forbidden, u32 forbidden_count,
+          const u32* penalised, const float* penalties, u32 penalty_count, u32 count, float* best_scores,
+          u32* best_tokens, float* end_scores, u32 end_token) {
+    __shared__ u64 of_warp[2][32];
+    u32 row = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    logits += (u64)row * types;
+    best_scores += (u64)row * count;
+    best_tokens += (u64)row * count;
+    float2 total = log_sum(logits, types);
+    float score = scores[row];
+    if (threadIdx.x == 0) {
+        float end = score + ((as_float(logits[end_token]) - total.x) - total.y);
+        end_scores[row] = score_of(candidate(end, end_token));
+    }
+    Scoring scoring = {logits,          types,     score - (total.x + total.y), forbidden,
+                       forbidden_count, penalised, penalties,                   penalty_count};
+    bool constrained = scoring.constrained(threadIdx.x, blockDim.x);
+    u64 own = scoring.best<2>(threadIdx.x, blockDim.x, constrained, -MINUS_INFINITY, ~0u);
+    u64 best = warp_best(own);
+    for (u32 rank = 0; rank < count; rank++) {
+        // Two buffers in turn: nobody writes what a slower warp still reads.
+        u64* heads = of_warp[rank % 2];
+        if (lane == 0) heads[warp] = best;
+        __syncthreads();
+        u64 taken = warp_best(lane < warps ? heads[lane] : 0);
+        if (threadIdx.x == 0) {
+            best_scores[rank] = score_of(taken);
+            best_tokens[rank] = taken == 0 ? 0 : token_of(taken);
+        }
+        if (best != taken || taken == 0) continue;
+        u32 token = token_of(taken), owner = token / 8 % blockDim.x;
+        bool of_owner = __shfl_sync(FULL_WARP, (int)constrained, owner % 32);
+        u64 next = scoring.best<1>(owner + lane * blockDim.x, 32 * blockDim.x, of_owner, score_of(taken), token);
+        next = warp_best(next);
+        if (threadIdx.x == owner) own = next;
+        best = warp_best(own);
+    }
+}

@@ -1,0 +1,161 @@
+// Copies, sums and conversions, and the last stage of all column sums.
+
+// Values of the run at `at` of an array of `n`: eight, fewer in the last run.
+__device__ __forceinline__ int run_length(u64 at, u64 n) {
+    return at + 8 <= n ? 8 : (int)(n - at);
+}
+
+__device__ __forceinline__ u64 first_of_run() {
+    return 8 * ((u64)blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+// ---- arrays of n values: a thread takes a run of eight -----------------------------------------------------------
+// launch of each: grid (ceil(n / 2048)), block (256), shared 0
+
+template <typename From, typename To>
+__device__ __forceinline__ void copy_run(const From* src, To* dst, u64 n, bool add) {
+    const u64 at = first_of_run();
+    if (at >= n) return;
+    const int length = run_length(at, n);
+    float v[8];
+    load8(src + at, 0, length, v);
+    put8(dst + at, 0, length, v, add);
+}
+
+// total += values
+extern "C" __global__ void add(act* total, const act* values, u64 n) {
+    copy_run(values, total, n, true);
+}
+
+// total += values
+extern "C" __global__ void add_float(float* total, const float* values, u64 n) {
+    copy_run(values, total, n, true);
+}
+
+// dst = src, or dst += src
+extern "C" __global__ void copy_float(const float* src, float* dst, u64 n, u32 add) {
+    copy_run(src, dst, n, add != 0);
+}
+
+// dst = src, or dst += src, as float
+extern "C" __global__ void from_act(const act* src, float* dst, u64 n, u32 add) {
+    copy_run(src, dst, n, add != 0);
+}
+
+// y = factor·a
+extern "C" __global__ void scaled(const act* a, float factor, act* y, u64 n) {
+    const u64 at = first_of_run();
+    if (at >= n) return;
+    const int length = run_length(at, n);
+    float v[8];
+    load8(a + at, 0, length, v);
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] *= factor;
+    store8(y + at, 0, length, v);
+}
+
+// y = a + b
+extern "C" __global__ void sum(const act* a, const act* b, act* y, u64 n) {
+    const u64 at = first_of_run();
+    if (at >= n) return;
+    const int length = run_length(at, n);
+    float v[8], w[8];
+    load8(a + at, 0, length, v);
+    load8(b + at, 0, length, w);
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] += w[i];
+    store8(y + at, 0, length, v);
+}
+
+// dst = src where src is finite; elsewhere dst stays. For running statistics, which a bad batch must not spoil.
+// launch: grid (ceil(n / 256)), block (256), shared 0
+extern "C" __global__ void take_over(const float* src, float* dst, u32 n) {
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const float value = src[i];
+    if ((__float_as_uint(value) & 0x7f800000u) != 0x7f800000u) dst[i] = value;
+}
+
+// ---- rows: 64 threads take 64 runs of a row, a block four rows ---------------------------------------------------
+// launch of each: grid (ceil(width / 512), ceil(rows / 4)), block (256), shared 0; width and rows are those of y
+
+struct Place {
+    u32 row;
+    int at;
+};
+
+__device__ __forceinline__ Place place_of_thread() {
+    return {blockIdx.y * 4 + threadIdx.x / 64, (int)(8 * (blockIdx.x * 64 + threadIdx.x % 64))};
+}
+
+template <typename T>
+__device__ __forceinline__ void gather_run(const T* x, const u32* rows, T* y, u32 count, u32 cols) {
+    const Place p = place_of_thread();
+    if (p.row >= count || p.at >= cols) return;
+    float v[8];
+    load8(x + (u64)rows[p.row] * cols, p.at, cols, v);
+    store8(y + (u64)p.row * cols, p.at, cols, v);
+}
+
+// y[i] = x[rows[i]]; y [count, cols]
+extern "C" __global__ void gather(const act* x, const u32* rows, act* y, u32 count, u32 cols) {
+    gather_run(x, rows, y, count, cols);
+}
+
+extern "C" __global__ void gather_float(const float* x, const u32* rows, float* y, u32 count, u32 cols) {
+    gather_run(x, rows, y, count, cols);
+}
+
+// y [rows, width] = the columns from .. from + width of x [rows, cols]
+extern "C" __global__ void columns(const act* x, u32 from, u32 width, act* y, u32 rows, u32 cols) {
+    const Place p = place_of_thread();
+    if (p.row >= rows || p.at >= width) return;
+    x += (u64)p.row * cols + from;
+    y += (u64)p.row * width;
+    if (((from | width | cols) & 7) == 0) {
+        float v[8];
+        load8(x, p.at, width, v);
+        store8(y, p.at, width, v);
+    } else {
+        for (int c = p.at; c < p.at + 8 && c < width; c++) y[c] = x[c];
+    }
+}
+
+// ---- column sums -------------------------------------------------------------------------------------------------
+
+// Row-wise kernels leave sums of the columns over parts of the rows; all of a backward pass are finished together.
+struct ColumnSum {
+    const float* partials;  // [parts, stride]
+    float* out;             // [cols]
+    u32 parts, cols, stride, add;
+};
+
+struct ColumnSums {
+    ColumnSum job[64];
+    u32 count;
+};
+
+#define SUM_COLUMNS 32
+#define SUM_LANES 8
+
+// out[c] (+)= Σ_p partials[p·stride + c] for every job. Eight threads share a column: thread l adds the parts l,
+// l + 8, ..., then the eight sums are added in order.
+// launch: grid (ceil(max cols / 32), count), block (256), shared 0
+extern "C" __global__ void reduce_columns(ColumnSums jobs) {
+    __shared__ float sums[SUM_LANES][SUM_COLUMNS];
+    const ColumnSum& job = jobs.job[blockIdx.y];
+    if (blockIdx.x * SUM_COLUMNS >= job.cols) return;
+    const u32 lane = threadIdx.x / SUM_COLUMNS, column = threadIdx.x % SUM_COLUMNS;
+    const u32 c = blockIdx.x * SUM_COLUMNS + column;
+    const u32 parts = c < job.cols ? job.parts : 0;
+    const float* p = job.partials + c;
+    float total = 0.0f;
+#pragma unroll 8
+    for (u32 part = lane; part < parts; part += SUM_LANES) total += p[(u64)part * job.stride];
+    sums[lane][column] = total;
+    __syncthreads();
+    if (lane != 0 || c >= job.cols) return;
+#pragma unroll
+    for (int l = 1; l < SUM_LANES; l++) total += sums[l][column];
+    job.out[c] = job.add ? job.out[c] + total : total;
+}

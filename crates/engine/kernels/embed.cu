@@ -1,0 +1,175 @@
+// Token embeddings: Y[n] = dropout(scale·E[id[n]] + P[2 + offset + place of n in its sentence]), and dE.
+
+#define FIRST_POSITION 2
+
+// `*offset` is 0 but in search, where it is the number of steps before this one.
+// table [types, cols], positions [2 + *offset + longest sentence, cols], ids [rows], y [rows, cols]; rows of no sentence
+// become 0, whatever their ids.
+// launch: grid (ceil(cols / 512), ceil(rows / 4)), block (256), shared 0
+extern "C" __global__ void embed_forward(const float* table, const float* positions, const u32* ids, Segments segments,
+                                         const u32* offset, float scale, Dropout dropout, act* y, u32 cols) {
+    const u32 row = blockIdx.y * 4 + threadIdx.x / 64, run = blockIdx.x * 64 + threadIdx.x % 64;
+    const int at = 8 * run;
+    if (row >= segments.rows || at >= cols) return;
+    const u32 sentence = segments.sentence_of_row[row], id = ids[row];
+    float v[8] = {};
+    if (sentence != NO_SENTENCE) {
+        const u32 place = row - segments.starts[sentence];
+        float position[8], f[8];
+        load8(table + (u64)id * cols, at, cols, v);
+        load8(positions + (u64)(FIRST_POSITION + *offset + place) * cols, at, cols, position);
+        dropout8(dropout, row, run, f);
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] = fmaf(v[i], scale, position[i]) * f[i];
+    }
+    store8(y + (u64)row * cols, at, cols, v);
+}
+
+// ---- backward ----------------------------------------------------------------------------------------------------
+//
+// A block owns the ids that are blockIdx.x modulo gridDim.x (vocabularies are sorted by frequency: this spreads the
+// frequent ones) and 256 columns, eight to a lane. It goes through all ids, noting the rows of its own in row order,
+// and then adds these rows up: a warp for each id, or all warps together for a frequent one.
+
+#define WARPS 16
+#define MAX_SLOTS 128           // ids of a block
+#define TILE (8 * 32 * WARPS)   // rows looked at at a time
+#define CAPACITY (TILE + 2048)  // rows noted before they are added up
+#define ROW_BITS 25             // a note is slot << ROW_BITS | row
+#define FREQUENT 16             // rows that one warp adds up
+
+struct Notes {
+    u32 note[CAPACITY];  // in row order
+    u32 count_of_slot[MAX_SLOTS];
+    u32 found[WARPS];
+    u32 queue[WARPS][64];
+    float sums[WARPS][256];
+};
+
+// total += dropout·dy over `count` rows, so many of them in flight.
+template <int IN_FLIGHT>
+__device__ __forceinline__ void add_rows(const act* dy, const Dropout& dropout, const u32* rows, u32 count, int at,
+                                         int cols, float total[8]) {
+    for (u32 k = 0; k < count; k += IN_FLIGHT) {
+        float v[IN_FLIGHT][8], f[8];
+#pragma unroll
+        for (int j = 0; j < IN_FLIGHT; j++)
+            if (k + j < count) load8(dy + (u64)rows[k + j] * cols, at, cols, v[j]);
+#pragma unroll
+        for (int j = 0; j < IN_FLIGHT; j++) {
+            if (k + j >= count) break;
+            dropout8(dropout, rows[k + j], at / 8, f);
+#pragma unroll
+            for (int i = 0; i < 8; i++) total[i] = fmaf(v[j][i], f[i], total[i]);
+        }
+    }
+}
+
+// Notes the rows first .. first + TILE (up to `rows`) that have one of the block's ids; gives their number.
+__device__ __forceinline__ u32 note_rows(Notes& notes, u32 noted, const u32* ids, u32 first, u32 rows) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, below = (1u << lane) - 1;
+    const u32 shift = __popc(gridDim.x - 1);  // gridDim.x is a power of two
+    u32 id[8], own[8], mine = 0, place = noted, found = 0;
+    first += 256 * warp + lane;
+#pragma unroll
+    for (int k = 0; k < 8; k++) id[k] = first + 32 * k < rows ? ids[first + 32 * k] : blockIdx.x + 1;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        own[k] = __ballot_sync(FULL_WARP, first + 32 * k < rows && (id[k] & (gridDim.x - 1)) == blockIdx.x);
+        mine += __popc(own[k]);
+    }
+    if (lane == 0) notes.found[warp] = mine;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) {
+        if (w < warp) place += notes.found[w];
+        found += notes.found[w];
+    }
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        if (own[k] >> lane & 1) {
+            const u32 slot = id[k] >> shift;
+            notes.note[place + __popc(own[k] & below)] = slot << ROW_BITS | (first + 32 * k);
+            atomicAdd(&notes.count_of_slot[slot], 1);
+        }
+        place += __popc(own[k]);
+    }
+    __syncthreads();
+    return found;
+}
+
+// Adds up what is noted.
+template <int IN_FLIGHT>
+__device__ __forceinline__ void add_up(Notes& notes, u32 noted, const act* dy, const Dropout& dropout, float scale,
+                                       float* d_table, bool add, int cols, u32 types) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, below = (1u << lane) - 1;
+    const u32 piece = 32 * ((noted + 32 * WARPS - 1) / (32 * WARPS));
+    const int at = 8 * (blockIdx.y * 32 + lane);
+    u32* queue = notes.queue[warp];
+    for (u32 slot = 0, id = blockIdx.x; id < types; slot++, id += gridDim.x) {
+        const u32 count = notes.count_of_slot[slot];
+        const bool together = count > FREQUENT;
+        if ((!together && slot % WARPS != warp) || (count == 0 && add)) continue;
+        float* out = d_table + (u64)id * cols;
+        float total[8] = {};
+        // The slot's rows are queued, until there are enough to have many loads in flight.
+        const u32 from = together ? min(noted, piece * warp) : 0, to = together ? min(noted, from + piece) : noted;
+        u32 queued = 0;
+        for (u32 base = from; count > 0 && base < to; base += 32) {
+            const u32 note = base + lane < to ? notes.note[base + lane] : 0;
+            const bool wanted = base + lane < to && note >> ROW_BITS == slot;
+            const u32 all = __ballot_sync(FULL_WARP, wanted);
+            if (wanted) queue[queued + __popc(all & below)] = note & ((1u << ROW_BITS) - 1);
+            queued += __popc(all);
+            if (queued < 32 && base + 32 < to) continue;
+            __syncwarp();
+            if (at < cols) add_rows<IN_FLIGHT>(dy, dropout, queue, queued, at, cols, total);
+            __syncwarp();
+            queued = 0;
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) total[i] *= scale;
+        if (!together) {
+            if (at < cols) put8(out, at, cols, total, add);
+            continue;
+        }
+        store8(notes.sums[warp], 8 * lane, 256, total);
+        __syncthreads();
+        const u32 column = blockIdx.y * 256 + threadIdx.x;
+        if (threadIdx.x < 256 && column < cols) {
+            float all = add ? out[column] : 0.0f;
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) all += notes.sums[w][threadIdx.x];
+            out[column] = all;
+        }
+        __syncthreads();
+    }
+}
+
+// d_table[id] (+)= scale·Σ dropout·dy over the rows with that id (up to starts[sentences]), in row order; for ids with
+// more than 16 rows in 16 consecutive pieces, which are then added in order. All `types` rows of d_table are written.
+// launch: grid (blocks, ceil(cols / 256)), block (512), shared 0; blocks = the larger of 64 and the power of two from
+// types / 128 up
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    embed_backward(const u32* ids, const act* dy, Segments segments, Dropout dropout, float scale, float* d_table,
+                   u32 add, u32 cols, u32 types) {
+    __shared__ Notes notes;
+    const u32 rows = segments.starts[segments.sentences];
+    for (u32 first = 0, noted = 0; first == 0 || first < rows; first += TILE) {
+        if (noted == 0) {
+            __syncthreads();
+            if (threadIdx.x < MAX_SLOTS) notes.count_of_slot[threadIdx.x] = 0;
+            __syncthreads();
+        }
+        noted += note_rows(notes, noted, ids, first, rows);
+        if (noted <= CAPACITY - TILE && first + TILE < rows) continue;
+        if ((cols & 7) == 0) {
+            // `cols & ~7` is known to be a multiple of 8, so that load8 has no branch.
+            add_up<6>(notes, noted, dy, dropout, scale, d_table, add != 0, cols & ~7u, types);
+        } else {
+            add_up<1>(notes, noted, dy, dropout, scale, d_table, add != 0, cols, types);
+        }
+        noted = 0;
+        add = 1;  // what comes later is added
+    }
+}

@@ -1,0 +1,331 @@
+// Residual, dropout and layer norm: sum = x + dropout(z), y = (sum − mean)/√(var + ε)·γ + β per row.
+//
+// A warp takes a row. In the common cases the row stays in its registers: lane l holds the runs l, l + 32, ... of eight
+// columns, and 0 past the end. The rare ones (long rows, odd widths, absent inputs) read rows several times. Mean and
+// variance take two passes, as E[x²] − E[x]² would cancel.
+
+#define EPSILON 1e-5f
+
+template <int RUNS>
+__device__ __forceinline__ void load_row(const act* row, int lane, int cols, float v[RUNS][8]) {
+#pragma unroll
+    for (int k = 0; k < RUNS; k++) {
+        const int at = 8 * (lane + 32 * k);
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[k][i] = 0.0f;
+        if (at < cols) load8(row, at, cols, v[k]);
+    }
+}
+
+// Subtracts the row's mean from the columns that exist and gives 1/√(var + ε).
+template <int RUNS>
+__device__ __forceinline__ float center(float v[RUNS][8], int lane, int cols) {
+    float total = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int k = 0; k < RUNS; k++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) total += v[k][i];
+    const float inverse = 1.0f / cols, mean = warp_sum(total) * inverse;
+#pragma unroll
+    for (int k = 0; k < RUNS; k++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            v[k][i] = 8 * (lane + 32 * k) < cols ? v[k][i] - mean : 0.0f;
+            squares = fmaf(v[k][i], v[k][i], squares);
+        }
+    return rsqrtf(fmaf(warp_sum(squares), inverse, EPSILON));
+}
+
+// The same for a row in memory, of any length.
+struct Moments {
+    float mean, scale;
+};
+
+__device__ __forceinline__ Moments moments(const act* row, int lane, int cols) {
+    float v[8], total = 0.0f, squares = 0.0f;
+#pragma unroll 1
+    for (int at = 8 * lane; at < cols; at += 256) {
+        load8(row, at, cols, v);
+#pragma unroll
+        for (int i = 0; i < 8; i++) total += v[i];
+    }
+    const float inverse = 1.0f / cols, mean = warp_sum(total) * inverse;
+#pragma unroll 1
+    for (int at = 8 * lane; at < cols; at += 256) {
+        load8(row, at, cols, v);
+#pragma unroll
+        for (int i = 0; i < 8; i++) squares += at + i < cols ? (v[i] - mean) * (v[i] - mean) : 0.0f;
+    }
+    return {mean, rsqrtf(fmaf(warp_sum(squares), inverse, EPSILON))};
+}
+
+// ---- forward -----------------------------------------------------------------------------------------------------
+
+struct Forward {
+    const act *x, *z;
+    Dropout dropout;
+    const float *gamma, *beta;
+    act *sum, *normed;
+
+    // x + dropout(z), z being there, of up to 256·RUNS columns.
+    template <int RUNS>
+    __device__ __forceinline__ void row(u32 row, int lane, int cols) const {
+        const u64 start = (u64)row * cols;
+        float s[RUNS][8];
+        load_row<RUNS>(x + start, lane, cols, s);
+#pragma unroll
+        for (int k = 0; k < RUNS; k += 2) {
+            float v[2][8];
+            load_row<2>(z + start + 256 * k, lane, cols - 256 * k, v);
+            if (8 * (lane + 32 * k) < cols) add_run(row, 8 * (lane + 32 * k), cols, v[0], s[k]);
+            if (8 * (lane + 32 * k + 32) < cols) add_run(row, 8 * (lane + 32 * k + 32), cols, v[1], s[k + 1]);
+        }
+        if (normed == nullptr) return;
+        const float scale = center<RUNS>(s, lane, cols);
+#pragma unroll
+        for (int k = 0; k < RUNS; k++) {
+            const int at = 8 * (lane + 32 * k);
+            if (at < cols) norm_run(start, at, cols, {0.0f, scale}, s[k]);
+        }
+    }
+
+    __device__ __forceinline__ void any_row(u32 row, int lane, int cols) const {
+        const u64 start = (u64)row * cols;
+        float s[8], v[8];
+        if (z != nullptr) {
+#pragma unroll 1
+            for (int at = 8 * lane; at < cols; at += 256) {
+                load8(x + start, at, cols, s);
+                load8(z + start, at, cols, v);
+                add_run(row, at, cols, v, s);
+            }
+        }
+        if (normed == nullptr) return;
+        // A lane rereads what it wrote itself.
+        const act* from = (z != nullptr ? sum : x) + start;
+        const Moments m = moments(from, lane, cols);
+#pragma unroll 1
+        for (int at = 8 * lane; at < cols; at += 256) {
+            load8(from, at, cols, s);
+            norm_run(start, at, cols, m, s);
+        }
+    }
+
+    // s += dropout(v), rounded as it is stored: the backward pass sees no other sum.
+    __device__ __forceinline__ void add_run(u32 row, int at, int cols, const float v[8], float s[8]) const {
+        float f[8];
+        dropout8(dropout, row, at / 8, f);
+#pragma unroll
+        for (int i = 0; i < 8; i++) s[i] = as_float(as_act(fmaf(v[i], f[i], s[i])));
+        store8(sum + (u64)row * cols, at, cols, s);
+    }
+
+    __device__ __forceinline__ void norm_run(u64 start, int at, int cols, Moments m, float v[8]) const {
+        float g[8], b[8];
+        load8(gamma, at, cols, g);
+        load8(beta, at, cols, b);
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] = fmaf((v[i] - m.mean) * m.scale, g[i], b[i]);
+        store8(normed + start, at, cols, v);
+    }
+};
+
+// sum = x + dropout(z); normed = the layer norm of sum as it is stored. z null: the layer norm of x, sum is not
+// written. normed null: the sum alone. All [rows, cols]; gamma, beta [cols].
+// launch: grid (ceil(rows / 4)), block (128), shared 0
+extern "C" __global__ void __launch_bounds__(128, 7)
+    residual_norm_forward(const act* x, const act* z, Dropout dropout, const float* gamma, const float* beta, act* sum,
+                          act* normed, u32 rows, u32 cols) {
+    const u32 row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    const Forward op = {x, z, dropout, gamma, beta, sum, normed};
+    const int wide = cols & ~7u;  // known to be a multiple of 8, so that load8 has no branch
+    if (cols > 1024 || cols != wide || z == nullptr) {
+        op.any_row(row, lane, cols);
+    } else if (cols > 512) {
+        op.row<4>(row, lane, wide);
+    } else {
+        op.row<2>(row, lane, wide);
+    }
+}
+
+// ---- backward ----------------------------------------------------------------------------------------------------
+
+#define WARPS 8
+
+// With x̂ = (x − mean)·scale and dx̂ = dy·γ: total = d_sum + scale·(dx̂ − mean(dx̂) − x̂·mean(dx̂·x̂)).
+struct Backward {
+    const act *dy, *d_sum, *sum;
+    const float* gamma;
+    Dropout dropout;
+    act* dx;
+    bool add_dx;
+    act* dz;
+    bool add_dz;
+    float* partials;  // of this part: dγ, then dβ
+
+    // Rows of up to 512 columns with dy; the warps of the block take them in turn.
+    __device__ __forceinline__ void part(u32 first, u32 end, int cols) const {
+        constexpr int RUNS = 2;  // four would leave registers for a single block
+        __shared__ float sums[WARPS][256 * RUNS];
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        float d_gamma[RUNS][8] = {}, d_beta[RUNS][8] = {};
+        for (u32 row = first + warp; row < end; row += WARPS) {
+            const u64 start = (u64)row * cols;
+            float x[RUNS][8], d[RUNS][8], total[RUNS][8];
+            load_row<RUNS>(sum + start, lane, cols, x);
+            load_row<RUNS>(dy + start, lane, cols, d);
+            // dy once more where d_sum is absent: no branch keeps the loads apart.
+            load_row<RUNS>((d_sum != nullptr ? d_sum : dy) + start, lane, cols, total);
+            const float scale = center<RUNS>(x, lane, cols), inverse = 1.0f / cols;
+            float plain = 0.0f, dot = 0.0f;
+#pragma unroll
+            for (int k = 0; k < RUNS; k++) {
+                const int at = 8 * (lane + 32 * k);
+                float g[8] = {};
+                if (at < cols) load8(gamma, at, cols, g);
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    x[k][i] *= scale;
+                    d_gamma[k][i] = fmaf(d[k][i], x[k][i], d_gamma[k][i]);
+                    d_beta[k][i] += d[k][i];
+                    d[k][i] *= g[i];
+                    plain += d[k][i];
+                    dot = fmaf(d[k][i], x[k][i], dot);
+                }
+            }
+            plain = warp_sum(plain) * inverse;
+            dot = warp_sum(dot) * inverse;
+#pragma unroll
+            for (int k = 0; k < RUNS; k++)
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    const float value = scale * (d[k][i] - plain - x[k][i] * dot);
+                    total[k][i] = d_sum != nullptr ? total[k][i] + value : value;
+                }
+#pragma unroll
+            for (int k = 0; k < RUNS; k++) {
+                const int at = 8 * (lane + 32 * k);
+                if (at < cols) put_run(row, at, cols, total[k]);
+            }
+        }
+        if (partials == nullptr) return;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            if (half == 1) __syncthreads();
+#pragma unroll
+            for (int k = 0; k < RUNS; k++)
+                store8(sums[warp], 8 * (lane + 32 * k), 256 * RUNS, half == 0 ? d_gamma[k] : d_beta[k]);
+            __syncthreads();
+#pragma unroll 1
+            for (int c = threadIdx.x; c < cols; c += 32 * WARPS) {
+                float total = 0.0f;
+#pragma unroll
+                for (int w = 0; w < WARPS; w++) total += sums[w][c];
+                partials[half * cols + c] = total;
+            }
+        }
+    }
+
+    // Anything: each row is read several times by a warp, and every eight rows are added up by columns.
+    __device__ __forceinline__ void any_part(u32 first, u32 end, int cols) const {
+        __shared__ Moments of_row[WARPS];
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        for (u32 base = first; base < end; base += WARPS) {
+            if (base + warp < end) {
+                const Moments m = any_row(base + warp, lane, cols);
+                if (lane == 0) of_row[warp] = m;
+            }
+            if (partials == nullptr) continue;
+            __syncthreads();
+#pragma unroll 1
+            for (int at = 8 * threadIdx.x; at < cols; at += 8 * 32 * WARPS) {
+                float d_gamma[8] = {}, d_beta[8] = {};
+#pragma unroll 1
+                for (u32 row = base; dy != nullptr && row < end && row < base + WARPS; row++) {
+                    const Moments m = of_row[row - base];
+                    float x[8], d[8];
+                    load8(sum + (u64)row * cols, at, cols, x);
+                    load8(dy + (u64)row * cols, at, cols, d);
+#pragma unroll
+                    for (int i = 0; i < 8; i++) {
+                        d_gamma[i] = fmaf(d[i], (x[i] - m.mean) * m.scale, d_gamma[i]);
+                        d_beta[i] += d[i];
+                    }
+                }
+                put8(partials, at, cols, d_gamma, base > first);
+                put8(partials + cols, at, cols, d_beta, base > first);
+            }
+            __syncthreads();
+        }
+    }
+
+    __device__ __forceinline__ Moments any_row(u32 row, int lane, int cols) const {
+        const u64 start = (u64)row * cols;
+        float x[8], d[8], g[8], total[8], plain = 0.0f, dot = 0.0f;
+        Moments m = {0.0f, 0.0f};
+        if (dy != nullptr) {
+            m = moments(sum + start, lane, cols);
+#pragma unroll 1
+            for (int at = 8 * lane; at < cols; at += 256) {
+                load8(sum + start, at, cols, x);
+                load8(dy + start, at, cols, d);
+                load8(gamma, at, cols, g);
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    plain = fmaf(d[i], g[i], plain);
+                    dot = fmaf(d[i] * g[i], (x[i] - m.mean) * m.scale, dot);
+                }
+            }
+            plain = warp_sum(plain) / cols;
+            dot = warp_sum(dot) / cols;
+        }
+#pragma unroll 1
+        for (int at = 8 * lane; at < cols; at += 256) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) total[i] = 0.0f;
+            if (d_sum != nullptr) load8(d_sum + start, at, cols, total);
+            if (dy != nullptr) {
+                load8(sum + start, at, cols, x);
+                load8(dy + start, at, cols, d);
+                load8(gamma, at, cols, g);
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    total[i] += m.scale * (d[i] * g[i] - plain - (x[i] - m.mean) * m.scale * dot);
+            }
+            put_run(row, at, cols, total);
+        }
+        return m;
+    }
+
+    // dx (+)= total; dz (+)= total·factors.
+    __device__ __forceinline__ void put_run(u32 row, int at, int cols, float total[8]) const {
+        const u64 start = (u64)row * cols;
+        float scaled[8];
+        dropout8(dropout, row, at / 8, scaled);
+#pragma unroll
+        for (int i = 0; i < 8; i++) scaled[i] *= total[i];
+        if (dz != nullptr) put8(dz + start, at, cols, scaled, add_dz);
+        if (dx != nullptr) put8(dx + start, at, cols, total, add_dx);
+    }
+};
+
+// total = d_sum + the layer norm's gradient by its input (dy or d_sum null: absent; dy null: sum, gamma are not read);
+// dx (+)= total; dz (+)= total·dropout factors (either may be null; dx may be d_sum, dy and sum must be left alone);
+// partials [parts, 2·cols] (or null): dγ = Σ dy·x̂, then dβ = Σ dy over the part's rows.
+// launch: grid (ceil(rows / rows_per_part)), block (256), shared 0; rows_per_part = 8·ceil(rows / 2112): at most two
+// blocks for each of 132 SMs
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
+    residual_norm_backward(const act* dy, const act* d_sum, const act* sum, const float* gamma, Dropout dropout,
+                           act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 rows, u32 cols,
+                           u32 rows_per_part) {
+    const u32 first = blockIdx.x * rows_per_part, end = min(rows, first + rows_per_part);
+    if (partials != nullptr) partials += 2 * (u64)blockIdx.x * cols;
+    const Backward op = {dy, d_sum, sum, gamma, dropout, dx, add_dx != 0, dz, add_dz != 0, partials};
+    const int wide = cols & ~7u;  // known to be a multiple of 8, so that load8 has no branch
+    if (cols > 512 || cols != wide || dy == nullptr) {
+        op.any_part(first, end, cols);
+    } else {
+        op.part(first, end, wide);
+    }
+}

@@ -1,0 +1,196 @@
+//! Kernels: embedded text, compiled by NVRTC for the GPU at hand on first use, kept on disk.
+
+use std::ffi::CString;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+
+use cudarc::nvrtc::{result as nvrtc, sys};
+
+use super::library;
+use crate::{Error, Result};
+
+/// Put before every kernel file.
+const PRELUDE: &str = include_str!("../../kernels/prelude.cuh");
+
+/// Put before the attention kernels, too.
+const ATTENTION: &str = include_str!("../../kernels/attention.cuh");
+
+macro_rules! sources {
+    ($($name:literal),* $(,)?) => {
+        /// Every kernel file: name and text.
+        const SOURCES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../kernels/", $name, ".cu")))),*];
+    };
+}
+
+sources![
+    "attention",
+    "attention_backward",
+    "batch_norm",
+    "decode",
+    "elementwise",
+    "embed",
+    "linear",
+    "loss",
+    "mixture",
+    "norm",
+    "optim",
+    "pool"
+];
+
+/// A kernel file with the macros it is compiled with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unit {
+    /// The file, without its extension.
+    pub file: &'static str,
+    /// Macros and their values.
+    pub macros: Vec<(&'static str, u32)>,
+}
+
+impl Unit {
+    /// A file without macros of its own.
+    pub fn plain(file: &'static str) -> Self {
+        Self { file, macros: Vec::new() }
+    }
+
+    /// An attention file for heads of this width; `weights`: 0 none, 1 per sentence, 2 per row.
+    pub fn attention(file: &'static str, head: u32, causal: bool, dropout: bool, weights: u32) -> Self {
+        let macros = vec![
+            ("HEAD", head),
+            ("CAUSAL", u32::from(causal)),
+            ("DROPOUT", u32::from(dropout)),
+            ("WEIGHTS", weights),
+        ];
+        Self { file, macros }
+    }
+
+    /// Every kernel file. The attention files, of which each kind of attention has its own version, in enough versions
+    /// to have every line compiled: all kinds with heads of 64, and one kind for each other way to handle a width.
+    pub fn every_file() -> Vec<Self> {
+        let attention = |name: &str| name.starts_with("attention");
+        let plain = SOURCES.iter().filter(|(name, _)| !attention(name)).map(|&(name, _)| Self::plain(name));
+        let kinds = (0..12).map(|i| (64, i & 1 != 0, i & 2 != 0, i / 4));
+        let kinds: Vec<_> =
+            kinds.chain([(5, true, true, 2), (32, false, true, 1), (128, true, false, 0)]).collect();
+        let versions = SOURCES.iter().filter(|(name, _)| attention(name)).flat_map(|&(name, _)| {
+            kinds.iter().map(move |&(head, causal, dropout, weights)| {
+                Self::attention(name, head, causal, dropout, weights)
+            })
+        });
+        plain.chain(versions).collect()
+    }
+
+    /// Compiles for compute capability `major.minor`, without a GPU and without the disk.
+    pub fn compile(&self, bf16: bool, capability: [i32; 2]) -> Result<Vec<u8>> {
+        compile(self.file, &self.source(), &self.options(bf16, capability))
+    }
+
+    fn options(&self, bf16: bool, [major, minor]: [i32; 2]) -> Vec<String> {
+        let mut options: Vec<String> =
+            self.macros.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
+        options.push(format!("-DBF16={}", u32::from(bf16)));
+        options.push(format!("--gpu-architecture=sm_{major}{minor}"));
+        options.push("--std=c++17".into());
+        options
+    }
+
+    fn source(&self) -> String {
+        let text =
+            SOURCES.iter().find(|(name, _)| *name == self.file).expect("every unit names a kernel file").1;
+        let shared = if self.file.starts_with("attention") { ATTENTION } else { "" };
+        format!("{PRELUDE}\n{shared}\n#line 1 \"{}.cu\"\n{text}", self.file)
+    }
+}
+
+/// The machine code of `unit` for compute capability `major.minor`, from the disk or from NVRTC.
+pub(crate) fn machine_code(unit: &Unit, bf16: bool, capability: [i32; 2]) -> Result<Vec<u8>> {
+    library::require(&["libnvrtc"])?;
+    let mut options = unit.options(bf16, capability);
+    options.push("-lineinfo".into());
+    let source = unit.source();
+    let kept = cache_file(&source, &options);
+    if let Some(code) =
+        kept.as_ref().and_then(|path| std::fs::read(path).ok()).filter(|code| !code.is_empty())
+    {
+        return Ok(code);
+    }
+    let code = compile(unit.file, &source, &options)?;
+    if let Some(path) = kept {
+        keep(&path, &code);
+    }
+    Ok(code)
+}
+
+fn compile(file: &str, source: &str, options: &[String]) -> Result<Vec<u8>> {
+    library::require(&["libnvrtc"])?;
+    let name = CString::new(format!("{file}.cu")).expect("file names hold no NUL");
+    let text = CString::new(source).expect("sources hold no NUL");
+    let fault = |what: &str| Error::Gpu(format!("{file}.cu: {what}"));
+    let program = nvrtc::create_program(&text, Some(&name)).map_err(|e| fault(&e.to_string()))?;
+    // SAFETY: `program` was just made and is destroyed below, after its last use.
+    let compiled = unsafe { nvrtc::compile_program(program, options) };
+    let code = match compiled {
+        // SAFETY: as above; a failed compilation has a log.
+        Err(error) => Err(fault(&format!("{error}\n{}", unsafe { log(program) }))),
+        Ok(()) => {
+            let mut size = 0;
+            // SAFETY: the compilation succeeded; the buffer has the size that NVRTC asked for.
+            let status = unsafe { sys::nvrtcGetCUBINSize(program, &mut size) }.result();
+            let mut code = vec![0u8; size];
+            let got = status.and_then(|()| {
+                // SAFETY: as above.
+                unsafe { sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()) }.result()
+            });
+            got.map(|()| code).map_err(|e| fault(&e.to_string()))
+        }
+    };
+    // SAFETY: not used after this.
+    unsafe { nvrtc::destroy_program(program) }.ok();
+    code
+}
+
+/// # Safety
+///
+/// `program` must be alive.
+unsafe fn log(program: sys::nvrtcProgram) -> String {
+    // SAFETY: the caller's promise.
+    let raw = unsafe { nvrtc::get_program_log(program) }.unwrap_or_default();
+    let bytes: Vec<u8> = raw.into_iter().map(|c| c as u8).take_while(|&c| c != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// NVRTC's version, `[major, minor]`.
+pub fn compiler_version() -> Option<[i32; 2]> {
+    library::require(&["libnvrtc"]).ok()?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both are written before the call returns.
+    unsafe { sys::nvrtcVersion(&mut major, &mut minor) }.result().ok()?;
+    Some([major, minor])
+}
+
+/// The folder of compiled kernels: `MAE_CACHE`, or `mae` in the user's cache folder.
+pub fn cache_folder() -> Option<PathBuf> {
+    let own = std::env::var_os("MAE_CACHE").map(PathBuf::from);
+    let user = || std::env::var_os("XDG_CACHE_HOME").map(|cache| PathBuf::from(cache).join("mae"));
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache/mae"));
+    own.or_else(user).or_else(home)
+}
+
+/// Named after everything that the code depends on.
+fn cache_file(source: &str, options: &[String]) -> Option<PathBuf> {
+    let mut hasher = DefaultHasher::new();
+    (source, options, compiler_version(), env!("CARGO_PKG_VERSION")).hash(&mut hasher);
+    Some(cache_folder()?.join(format!("{:016x}.cubin", hasher.finish())))
+}
+
+/// Best effort: a cache that cannot be written costs time, nothing else.
+fn keep(path: &std::path::Path, code: &[u8]) {
+    let aside = path.with_extension(format!("{}.tmp", std::process::id()));
+    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    if folder
+        .and_then(|()| std::fs::write(&aside, code))
+        .and_then(|()| std::fs::rename(&aside, path))
+        .is_err()
+    {
+        std::fs::remove_file(&aside).ok();
+    }
+}

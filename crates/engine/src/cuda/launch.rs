@@ -1,0 +1,202 @@
+//! Kernel arguments and launches.
+
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+use cudarc::driver::{result, sys};
+
+use super::compile::{Unit, machine_code};
+use super::memory::{Block, Dtype, Ptr};
+use super::{Gpu, Live};
+use crate::rng;
+use crate::{Error, Result};
+
+/// A kernel that is loaded.
+#[derive(Clone, Copy)]
+pub(crate) struct Function {
+    handle: sys::CUfunction,
+    /// Dynamic shared memory that it may use.
+    shared: u32,
+}
+
+/// Something that can be passed to a kernel: the same bytes as the kernel's parameter.
+///
+/// # Safety
+///
+/// The type must be plain and laid out as the kernel declares it.
+pub(crate) unsafe trait Argument {}
+
+// SAFETY: `const T*` and `T*`.
+unsafe impl Argument for Ptr {}
+// SAFETY: `u32`.
+unsafe impl Argument for u32 {}
+// SAFETY: `u64`.
+unsafe impl Argument for u64 {}
+// SAFETY: `float`.
+unsafe impl Argument for f32 {}
+
+/// `Stream` of the prelude.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Stream {
+    key: [u32; 2],
+    stream: u32,
+    step: Ptr,
+}
+
+/// `Dropout` of the prelude.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Dropout {
+    stream: Stream,
+    threshold: u32,
+    scale: f32,
+}
+
+/// `Segments` of the prelude.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Segments {
+    pub(crate) starts: Ptr,
+    pub(crate) sentence_of_row: Ptr,
+    pub(crate) count: Ptr,
+    pub(crate) sentences: u32,
+    pub(crate) rows: u32,
+}
+
+// SAFETY: `repr(C)` with the fields of the prelude.
+unsafe impl Argument for Stream {}
+// SAFETY: as above.
+unsafe impl Argument for Dropout {}
+// SAFETY: as above.
+unsafe impl Argument for Segments {}
+
+/// Blocks, threads per block, and bytes of dynamic shared memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: u32,
+    pub(crate) shared: u32,
+}
+
+impl Shape {
+    /// `blocks` blocks of `threads` threads.
+    pub(crate) fn of(blocks: usize, threads: u32) -> Self {
+        Self::grid([blocks, 1], threads)
+    }
+
+    pub(crate) fn grid([x, y]: [usize; 2], threads: u32) -> Self {
+        Self { grid: [x as u32, y as u32, 1], block: threads, shared: 0 }
+    }
+
+    pub(crate) fn shared(self, bytes: usize) -> Self {
+        Self { shared: bytes as u32, ..self }
+    }
+}
+
+/// Dynamic shared memory that a kernel may use without asking.
+const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
+
+impl Gpu {
+    /// Launches `kernel` of `unit` with `arguments`, in stream order.
+    pub(crate) fn launch(
+        &self,
+        unit: &Unit,
+        kernel: &'static str,
+        shape: Shape,
+        arguments: &[&dyn Argument],
+    ) {
+        if !self.ready() || shape.grid.contains(&0) {
+            return;
+        }
+        let function = match self.function(unit, kernel, shape.shared) {
+            Ok(function) => function,
+            Err(error) => return self.fail(error),
+        };
+        let mut parameters: Vec<*mut c_void> = arguments
+            .iter()
+            .map(|&argument| std::ptr::from_ref(argument).cast::<c_void>().cast_mut())
+            .collect();
+        let [x, y, z] = shape.grid;
+        // SAFETY: launchers pass what the kernel declares, and buffers of the sizes it is told; the kernel suite
+        // checks every launcher against the CPU.
+        let launched = self.timed(
+            || kernel.to_owned(),
+            || unsafe {
+                result::launch_kernel(
+                    function.handle,
+                    (x, y, z),
+                    (shape.block, 1, 1),
+                    shape.shared,
+                    self.stream(),
+                    &mut parameters,
+                )
+            },
+        );
+        if let Err(error) = launched {
+            self.fail(Error::Gpu(format!("kernel `{kernel}`: {error}")));
+        }
+    }
+
+    fn function(&self, unit: &Unit, kernel: &'static str, shared: u32) -> Result<Function> {
+        let mut functions = self.functions.lock().expect("no launch panics");
+        let key = (unit.clone(), kernel);
+        let fault = |error: result::DriverError| Error::Gpu(format!("kernel `{kernel}`: {error}"));
+        let mut function = match functions.get(&key) {
+            Some(function) if function.shared >= shared => return Ok(*function),
+            Some(function) => *function,
+            None => {
+                let module = self.module(unit)?;
+                let name = CString::new(kernel).expect("kernel names hold no NUL");
+                // SAFETY: the module is never unloaded.
+                let handle = unsafe { result::module::get_function(module, name) }.map_err(fault)?;
+                Function { handle, shared: SHARED_WITHOUT_ASKING }
+            }
+        };
+        if shared > function.shared {
+            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is valid.
+            unsafe { result::function::set_function_attribute(function.handle, attribute, shared as i32) }
+                .map_err(fault)?;
+            function.shared = shared;
+        }
+        functions.insert(key, function);
+        Ok(function)
+    }
+
+    fn module(&self, unit: &Unit) -> Result<sys::CUmodule> {
+        let mut modules = self.modules.lock().expect("no launch panics");
+        if let Some(module) = modules.get(unit) {
+            return Ok(*module);
+        }
+        let code = machine_code(unit, self.act() == Dtype::Bf16, self.capability)?;
+        // SAFETY: the code is a whole cubin from NVRTC; the driver copies it.
+        let module = unsafe { result::module::load_data(code.as_ptr().cast()) }
+            .map_err(|e| Error::Gpu(format!("{}.cu: {e}", unit.file)))?;
+        modules.insert(unit.clone(), module);
+        Ok(module)
+    }
+
+    /// The random numbers of an op, as kernels see them.
+    pub(crate) fn stream_argument(&self, stream: rng::Stream) -> Stream {
+        let (key, stream) = stream.address();
+        Stream { key, stream, step: self.live(Live::Step) }
+    }
+
+    /// Dropout as kernels see it; `None` drops nothing.
+    pub(crate) fn dropout_argument(&self, dropout: Option<rng::Dropout>) -> Dropout {
+        let nothing = Stream { key: [0; 2], stream: 0, step: Ptr::NULL };
+        dropout.map_or(Dropout { stream: nothing, threshold: 0, scale: 1.0 }, |dropout| Dropout {
+            stream: self.stream_argument(dropout.stream()),
+            threshold: dropout.threshold(),
+            scale: dropout.scale,
+        })
+    }
+}
+
+/// A block with `values`.
+pub(crate) fn block_of<T: super::memory::Plain>(gpu: &Arc<Gpu>, values: &[T]) -> Block {
+    let block = Block::new(gpu, size_of_val(values));
+    block.write(0, values);
+    block
+}

@@ -1,0 +1,347 @@
+//! Device memory: recycled blocks, and copies between the host and the device.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::{result, sys};
+
+use super::Gpu;
+use crate::{Error, Result};
+
+/// An address in device memory; null where an argument is absent.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ptr(pub u64);
+
+impl Ptr {
+    pub(crate) const NULL: Self = Self(0);
+
+    /// The address `bytes` further on.
+    pub(crate) fn plus(self, bytes: usize) -> Self {
+        Self(self.0 + bytes as u64)
+    }
+}
+
+/// What a value in device memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// 32-bit float.
+    F32,
+    /// bfloat16.
+    Bf16,
+}
+
+impl Dtype {
+    /// Bytes of one value.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+}
+
+/// Which blocks an allocation comes from. A captured graph holds addresses, so what is made during a capture must
+/// never be handed out to anybody else; graphs run one after the other and can share among themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arena {
+    /// Ops that run at once.
+    Eager,
+    /// Ops that are being captured.
+    Graphs,
+}
+
+/// Free blocks by size, and what has been taken from the device in all.
+#[derive(Default)]
+pub(crate) struct Pool {
+    free: Mutex<[BTreeMap<usize, Vec<u64>>; 2]>,
+    held: Mutex<usize>,
+}
+
+/// Blocks are rounded up to one of eight sizes per doubling.
+fn size_class(bytes: usize) -> usize {
+    let step = (bytes.next_power_of_two() / 16).max(512);
+    bytes.next_multiple_of(step)
+}
+
+impl Pool {
+    fn take(&self, arena: Arena, bytes: usize) -> Result<u64> {
+        let class = size_class(bytes);
+        let reused = self.lock()[arena as usize].get_mut(&class).and_then(Vec::pop);
+        if let Some(address) = reused {
+            return Ok(address);
+        }
+        // SAFETY: the address is used only through `Block`, which keeps to its size.
+        let fresh = unsafe { result::malloc_sync(class) };
+        let fresh = fresh.or_else(|_| {
+            self.trim();
+            // SAFETY: as above.
+            unsafe { result::malloc_sync(class) }
+        });
+        let address = fresh.map_err(|_| out_of_memory(class))?;
+        *self.held.lock().expect("no op panics while it holds the pool") += class;
+        Ok(address)
+    }
+
+    fn give(&self, arena: Arena, bytes: usize, address: u64) {
+        self.lock()[arena as usize].entry(size_class(bytes)).or_default().push(address);
+    }
+
+    /// Returns the free blocks of the eager arena to the device.
+    fn trim(&self) {
+        let eager = std::mem::take(&mut self.lock()[Arena::Eager as usize]);
+        for (class, addresses) in eager {
+            for address in addresses {
+                // SAFETY: a free block is in nobody's hands; the driver waits for work that still uses it.
+                if unsafe { result::free_sync(address) }.is_ok() {
+                    *self.held.lock().expect("no op panics while it holds the pool") -= class;
+                }
+            }
+        }
+    }
+
+    /// Bytes taken from the device.
+    pub(crate) fn held(&self) -> usize {
+        *self.held.lock().expect("no op panics while it holds the pool")
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, [BTreeMap<usize, Vec<u64>>; 2]> {
+        self.free.lock().expect("no op panics while it holds the pool")
+    }
+}
+
+fn out_of_memory(bytes: usize) -> Error {
+    let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
+    let (free, total) = result::mem_get_info().unwrap_or((0, 0));
+    Error::Gpu(format!(
+        "out of GPU memory: {:.2} GiB more were needed, {:.2} of {:.1} GiB are free; lower train.max_tokens (or the \
+         batch), or choose another device",
+        gib(bytes),
+        gib(free),
+        gib(total)
+    ))
+}
+
+/// A block of device memory; it goes back to its pool when dropped.
+pub(crate) struct Block {
+    gpu: Arc<Gpu>,
+    address: u64,
+    bytes: usize,
+    arena: Arena,
+}
+
+impl Block {
+    /// `bytes` bytes with whatever they held. When there is no memory left, the GPU fails (see [`Gpu::check`]) and
+    /// the block is null.
+    pub(crate) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Self {
+        let arena = if gpu.is_capturing() { Arena::Graphs } else { Arena::Eager };
+        let address = match gpu.ready() {
+            true => gpu.pool.take(arena, bytes.max(1)).unwrap_or_else(|error| {
+                gpu.fail(error);
+                0
+            }),
+            false => 0,
+        };
+        Self { gpu: gpu.clone(), address, bytes, arena }
+    }
+
+    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    pub(crate) fn ptr(&self) -> Ptr {
+        Ptr(self.address)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Sets all bytes to 0, in stream order.
+    pub(crate) fn clear(&self) {
+        if self.gpu.ready() && self.bytes > 0 {
+            // SAFETY: the block is alive and this long.
+            let set = unsafe { result::memset_d8_async(self.address, 0, self.bytes, self.gpu.stream()) };
+            self.gpu.note(set);
+        }
+    }
+
+    /// Copies plain values to the device from byte `at` on, in stream order; `values` may be changed at once.
+    pub(crate) fn write<T: Plain>(&self, at: usize, values: &[T]) {
+        assert!(at + size_of_val(values) <= self.bytes, "a copy stays inside its block");
+        if self.gpu.ready() && !values.is_empty() {
+            self.gpu.staging.upload(&self.gpu, self.address + at as u64, bytes_of(values));
+        }
+    }
+
+    /// Copies values back from byte `at` on, waiting for the device.
+    pub(crate) fn read<T: Plain>(&self, at: usize, values: &mut [T]) {
+        assert!(at + size_of_val(values) <= self.bytes, "a copy stays inside its block");
+        if self.gpu.ready() && !values.is_empty() {
+            // SAFETY: both sides are this long; the stream is waited for before `values` is looked at.
+            let copied =
+                unsafe { result::memcpy_dtoh_async(values, self.address + at as u64, self.gpu.stream()) };
+            self.gpu.note(copied);
+            self.gpu.wait();
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.address != 0 {
+            self.gpu.pool.give(self.arena, self.bytes.max(1), self.address);
+        }
+    }
+}
+
+/// Values that are the same bytes on both sides.
+pub(crate) trait Plain: Copy {}
+impl Plain for f32 {}
+impl Plain for f64 {}
+impl Plain for u16 {}
+impl Plain for u32 {}
+
+fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
+    // SAFETY: plain numbers have no padding, and any of their bytes is a byte.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// Page-locked host memory, from and to which the device copies by itself.
+pub(crate) struct Pinned {
+    address: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: it is plain memory that the owner alone reads and writes.
+unsafe impl Send for Pinned {}
+// SAFETY: as above; sharing gives out no references.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    pub(crate) fn new(bytes: usize) -> Result<Self> {
+        // SAFETY: freed once, when dropped.
+        let address = unsafe { result::malloc_host(bytes, 0) }
+            .map_err(|e| Error::Gpu(format!("{bytes} bytes of page-locked host memory: {e}")))?;
+        Ok(Self { address: address.cast(), bytes })
+    }
+
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.address
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `malloc_host`; owners wait for the device before they drop it.
+        unsafe { result::free_host(self.address.cast()) }.ok();
+    }
+}
+
+/// A ring of page-locked buffers through which all uploads go, so that the host never waits for a copy unless it is
+/// a whole ring ahead of the device.
+#[derive(Default)]
+pub(crate) struct Staging {
+    ring: Mutex<Ring>,
+}
+
+#[derive(Default)]
+struct Ring {
+    slots: Vec<Slot>,
+    next: usize,
+}
+
+struct Slot {
+    memory: Pinned,
+    copied: Event,
+}
+
+const SLOTS: usize = 16;
+const SMALLEST_SLOT: usize = 1 << 16;
+
+impl Staging {
+    fn upload(&self, gpu: &Gpu, to: u64, bytes: &[u8]) {
+        let mut ring = self.ring.lock().expect("no upload panics");
+        let at = ring.next % SLOTS;
+        ring.next += 1;
+        let copied = ring.slot(at, bytes.len()).and_then(|slot| {
+            slot.copied.wait()?;
+            // SAFETY: the slot is long enough, and the copy that used it before has ended.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.memory.address(), bytes.len()) };
+            // SAFETY: the slot's memory stays alive and unchanged until the event says that the copy has ended.
+            let from = unsafe { std::slice::from_raw_parts(slot.memory.address(), bytes.len()) };
+            // SAFETY: the caller has checked that the destination is this long.
+            unsafe { result::memcpy_htod_async(to, from, gpu.stream()) }.map_err(Error::driver("upload"))?;
+            slot.copied.record(gpu.stream())
+        });
+        if let Err(error) = copied {
+            gpu.fail(error);
+        }
+    }
+}
+
+impl Ring {
+    /// Slot `at`, made or made larger if need be.
+    fn slot(&mut self, at: usize, bytes: usize) -> Result<&mut Slot> {
+        let fits = self.slots.get(at).is_some_and(|slot| slot.memory.bytes() >= bytes);
+        if !fits {
+            let memory = Pinned::new(bytes.next_power_of_two().max(SMALLEST_SLOT))?;
+            let slot = Slot { memory, copied: Event::new()? };
+            if at < self.slots.len() {
+                self.slots[at].copied.wait()?;
+                self.slots[at] = slot;
+            } else {
+                self.slots.push(slot);
+            }
+        }
+        Ok(&mut self.slots[at])
+    }
+}
+
+/// A mark in the stream.
+pub(crate) struct Event(sys::CUevent);
+
+// SAFETY: CUDA's events may be used from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    pub(crate) fn new() -> Result<Self> {
+        result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Self).map_err(Error::driver("event"))
+    }
+
+    pub(crate) fn record(&self, stream: sys::CUstream) -> Result<()> {
+        // SAFETY: both are alive.
+        unsafe { result::event::record(self.0, stream) }.map_err(Error::driver("event"))
+    }
+
+    /// Waits until the device has passed it; at once if it was never recorded.
+    pub(crate) fn wait(&self) -> Result<()> {
+        // SAFETY: it is alive.
+        unsafe { result::event::synchronize(self.0) }.map_err(Error::driver("the GPU's work"))
+    }
+
+    /// Whether the device has passed it.
+    pub(crate) fn passed(&self) -> bool {
+        // SAFETY: it is alive.
+        unsafe { result::event::query(self.0) }.is_ok()
+    }
+
+    /// Milliseconds from this mark to `later`, both passed.
+    pub(crate) fn milliseconds_to(&self, later: &Self) -> f32 {
+        // SAFETY: both are alive and were recorded.
+        unsafe { result::event::elapsed(self.0, later.0) }.unwrap_or(f32::NAN)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: not used after this.
+        unsafe { result::event::destroy(self.0) }.ok();
+    }
+}

@@ -1,0 +1,71 @@
+//! Token embeddings with positions.
+
+use std::sync::Arc;
+
+use crate::cuda::compile::Unit;
+use crate::cuda::launch::Shape;
+use crate::cuda::memory::Ptr;
+use crate::cuda::{Gpu, Live};
+use crate::ops::decode::Lineage;
+use crate::ops::embed::Embedding;
+use crate::rng::Dropout;
+use crate::{Ids, Segments, Tape, Var};
+
+pub(crate) fn embed(
+    tape: &mut Tape<'_>,
+    gpu: &Arc<Gpu>,
+    e: Embedding<'_>,
+    ids: &Ids,
+    segments: &Segments,
+    after: Option<&Lineage>,
+    dropout: Option<Dropout>,
+) -> Var {
+    let table = tape.params.block(e.table);
+    let (cols, types, rows) = (table.cols, table.rows, ids.len());
+    let y = tape.device().scratch(rows * cols);
+    let offset = after.map_or(gpu.live(Live::Zero), |lineage| lineage.on_gpu().before.ptr());
+    gpu.launch(
+        &Unit::plain("embed"),
+        "embed_forward",
+        super::by_rows(rows, cols),
+        &[
+            &tape.params.master(e.table),
+            &e.positions.ptr(),
+            &ids.ptr(),
+            &segments.argument(),
+            &offset,
+            &e.scale,
+            &gpu.dropout_argument(dropout),
+            &y.ptr(),
+            &(cols as u32),
+        ],
+    );
+    let tracked = tape.is_free(e.table);
+    let y = tape.output([rows, cols], y, tracked);
+    let (ids, segments, table, scale) = (ids.clone(), segments.clone(), e.table, e.scale);
+    super::linear::record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
+        let (target, held) = backward.param_target(table);
+        if target == Ptr::NULL {
+            return;
+        }
+        // A power of two, so that a block finds its ids by their low bits.
+        let blocks = types.div_ceil(128).next_power_of_two().max(64);
+        gpu.launch(
+            &Unit::plain("embed"),
+            "embed_backward",
+            Shape::grid([blocks, cols.div_ceil(256)], 512),
+            &[
+                &ids.ptr(),
+                &dy.ptr(),
+                &segments.argument(),
+                &gpu.dropout_argument(dropout),
+                &scale,
+                &target,
+                &held,
+                &(cols as u32),
+                &(types as u32),
+            ],
+        );
+    });
+    y
+}

@@ -1,0 +1,20 @@
+//! The GPU's side of every op: which kernels and products it is made of.
+
+pub(crate) mod attention;
+pub(crate) mod batch_norm;
+pub(crate) mod cross_entropy;
+pub(crate) mod decode;
+pub(crate) mod elementwise;
+pub(crate) mod embed;
+pub(crate) mod linear;
+pub(crate) mod mixture;
+pub(crate) mod optim;
+pub(crate) mod pool;
+pub(crate) mod residual_norm;
+
+use crate::cuda::launch::Shape;
+
+/// For kernels whose blocks take four rows and 512 columns.
+fn by_rows(rows: usize, cols: usize) -> Shape {
+    Shape::grid([cols.div_ceil(512), rows.div_ceil(4)], 256)
+}

@@ -1,0 +1,244 @@
+//! Matrix products by cuBLASLt: bfloat16 (or f32) factors, f32 sums.
+//!
+//! Matrices are row-major here and column-major there: what we call C = A·B, cuBLASLt computes as Cᵀ = Bᵀ·Aᵀ.
+//! For each kind of product the library's first choice of algorithm is taken and kept: choosing by the clock would
+//! make two runs differ in their last bits.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+use cudarc::cublaslt::{result, sys};
+
+use super::Gpu;
+use super::memory::{Dtype, Ptr};
+use crate::{Error, Result};
+
+/// A factor: a stored matrix `[rows, cols]`, read as it is or transposed.
+#[derive(Clone, Copy)]
+pub(crate) struct Factor {
+    pub(crate) ptr: Ptr,
+    pub(crate) cols: usize,
+    pub(crate) transposed: bool,
+}
+
+impl Factor {
+    pub(crate) fn new(ptr: Ptr, cols: usize) -> Self {
+        Self { ptr, cols, transposed: false }
+    }
+
+    pub(crate) fn t(self) -> Self {
+        Self { transposed: !self.transposed, ..self }
+    }
+}
+
+/// What is done to the result on its way out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Epilogue {
+    Nothing,
+    /// Adds the bias of each column.
+    Bias,
+    /// Adds the bias, then max(0, z).
+    BiasRelu,
+    /// Also sums the columns of A's stored rows: Σ over k of the first factor, which is the bias' gradient.
+    BiasGradient,
+}
+
+/// C `[m, n]` = A `[m, k]` · B `[k, n]`, or C += A·B.
+#[derive(Clone, Copy)]
+pub(crate) struct Product {
+    pub(crate) size: [usize; 3],
+    pub(crate) a: Factor,
+    pub(crate) b: Factor,
+    pub(crate) c: Ptr,
+    pub(crate) out: Dtype,
+    pub(crate) add: bool,
+    pub(crate) epilogue: Epilogue,
+    /// Bias or bias gradient.
+    pub(crate) bias: Ptr,
+}
+
+#[derive(PartialEq, Eq, Hash, Clone, Copy, Debug)]
+struct Key {
+    size: [usize; 3],
+    transposed: [bool; 2],
+    input: Dtype,
+    out: Dtype,
+    epilogue: Epilogue,
+}
+
+/// A product that cuBLASLt is prepared for.
+struct Plan {
+    description: sys::cublasLtMatmulDesc_t,
+    /// A, B and C as cuBLASLt sees them.
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    algorithm: sys::cublasLtMatmulAlgo_t,
+}
+
+/// The library's handle, its workspace, and the plans so far.
+pub(crate) struct Products {
+    handle: sys::cublasLtHandle_t,
+    workspace: u64,
+    plans: Mutex<HashMap<Key, Plan>>,
+}
+
+/// NVIDIA's advice for Hopper.
+const WORKSPACE: usize = 32 << 20;
+
+impl Products {
+    pub(crate) fn new() -> Result<Self> {
+        let handle =
+            result::create_handle().map_err(|e| Error::NoGpu(format!("cuBLASLt does not start: {e}")))?;
+        // SAFETY: kept for the life of the process; all products run on one stream and can share it.
+        let workspace = unsafe { cudarc::driver::result::malloc_sync(WORKSPACE) }
+            .map_err(|e| Error::NoGpu(format!("no GPU memory for the products' workspace: {e}")))?;
+        Ok(Self { handle, workspace, plans: Mutex::default() })
+    }
+}
+
+impl Gpu {
+    /// Runs a product, in stream order.
+    pub(crate) fn product(&self, product: &Product) {
+        if !self.ready() || product.size[..2].contains(&0) {
+            return;
+        }
+        let [m, n, k] = product.size;
+        let name = || format!("product [{m}, {k}]·[{k}, {n}] {:?}", product.out);
+        if let Err(error) = self.timed(name, || self.try_product(product)) {
+            self.fail(Error::Gpu(format!("product [{m}, {k}]·[{k}, {n}] ({:?}): {error}", product.epilogue)));
+        }
+    }
+
+    fn try_product(&self, p: &Product) -> std::result::Result<(), result::CublasError> {
+        let key = Key {
+            size: p.size,
+            transposed: [p.a.transposed, p.b.transposed],
+            input: self.act(),
+            out: p.out,
+            epilogue: p.epilogue,
+        };
+        let mut plans = self.products.plans.lock().expect("no product panics");
+        if !plans.contains_key(&key) {
+            let plan = plan(self.products.handle, &key, p)?;
+            plans.insert(key, plan);
+        }
+        let plan = &plans[&key];
+        if p.epilogue != Epilogue::Nothing {
+            use sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER as POINTER;
+            // SAFETY: the attribute is a pointer; the lock keeps others from changing it before the call below.
+            unsafe { attribute(plan.description, POINTER, &p.bias.0) }?;
+        }
+        let (alpha, beta) = (1.0f32, f32::from(u8::from(p.add)));
+        let [a, b, c] = plan.layouts;
+        // SAFETY: the plan was made for these sizes; callers give living blocks of them.
+        unsafe {
+            result::matmul(
+                self.products.handle,
+                plan.description,
+                std::ptr::from_ref(&alpha).cast(),
+                std::ptr::from_ref(&beta).cast(),
+                p.b.ptr.0 as *const c_void,
+                a,
+                p.a.ptr.0 as *const c_void,
+                b,
+                p.c.0 as *const c_void,
+                c,
+                p.c.0 as *mut c_void,
+                c,
+                &plan.algorithm,
+                self.products.workspace as *mut c_void,
+                WORKSPACE,
+                self.stream().cast(),
+            )
+        }
+    }
+}
+
+/// # Safety
+///
+/// `T` must be the type of `which`.
+unsafe fn attribute<T>(
+    description: sys::cublasLtMatmulDesc_t,
+    which: sys::cublasLtMatmulDescAttributes_t,
+    value: &T,
+) -> std::result::Result<(), result::CublasError> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        result::set_matmul_desc_attribute(
+            description,
+            which,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>(),
+        )
+    }
+}
+
+fn plan(
+    handle: sys::cublasLtHandle_t,
+    key: &Key,
+    p: &Product,
+) -> std::result::Result<Plan, result::CublasError> {
+    use sys::cublasLtEpilogue_t as E;
+    use sys::cublasLtMatmulDescAttributes_t as Attribute;
+    let kind = |dtype: Dtype| match dtype {
+        Dtype::F32 => sys::cudaDataType_t::CUDA_R_32F,
+        Dtype::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
+    };
+    let [m, n, k] = key.size;
+    let description = result::create_matmul_desc(
+        sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        sys::cudaDataType_t::CUDA_R_32F,
+    )?;
+    let flag = |transposed: bool| i32::from(transposed);
+    let epilogue = match key.epilogue {
+        Epilogue::Nothing => E::CUBLASLT_EPILOGUE_DEFAULT,
+        Epilogue::Bias => E::CUBLASLT_EPILOGUE_BIAS,
+        Epilogue::BiasRelu => E::CUBLASLT_EPILOGUE_RELU_BIAS,
+        // Their B is our A.
+        Epilogue::BiasGradient => E::CUBLASLT_EPILOGUE_BGRADB,
+    };
+    // SAFETY: each attribute gets a value of its type: i32 operations, the epilogue, a data type.
+    unsafe {
+        attribute(description, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &flag(key.transposed[1]))?;
+        attribute(description, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &flag(key.transposed[0]))?;
+        attribute(description, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
+        if key.epilogue != Epilogue::Nothing {
+            attribute(description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &(kind(key.out) as i32))?;
+            // Some algorithms ask that the pointer be aligned: let the choice see it.
+            attribute(description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias.0)?;
+        }
+    }
+    let stored = |dtype: Dtype, rows: usize, cols: usize| {
+        result::create_matrix_layout(kind(dtype), cols as u64, rows as u64, cols as i64)
+    };
+    let shape =
+        |transposed: bool, rows: usize, cols: usize| if transposed { [cols, rows] } else { [rows, cols] };
+    let [b_rows, b_cols] = shape(key.transposed[1], k, n);
+    let [a_rows, a_cols] = shape(key.transposed[0], m, k);
+    debug_assert!(a_cols == p.a.cols && b_cols == p.b.cols, "factors have the sizes that the product names");
+    let layouts =
+        [stored(key.input, b_rows, b_cols)?, stored(key.input, a_rows, a_cols)?, stored(key.out, m, n)?];
+    let preference = result::create_matmul_pref()?;
+    use sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES as LIMIT;
+    // SAFETY: the attribute is a 64-bit number; all objects are alive.
+    let found = unsafe {
+        result::set_matmul_pref_attribute(
+            preference,
+            LIMIT,
+            std::ptr::from_ref(&(WORKSPACE as u64)).cast(),
+            8,
+        )?;
+        result::get_matmul_algo_heuristic(
+            handle,
+            description,
+            layouts[0],
+            layouts[1],
+            layouts[2],
+            layouts[2],
+            preference,
+        )
+    };
+    // SAFETY: not used after this.
+    unsafe { result::destroy_matmul_pref(preference) }?;
+    Ok(Plan { description, layouts, algorithm: found?.algo })
+}
