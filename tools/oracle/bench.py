@@ -1,10 +1,11 @@
 """The PyTorch peer's training speed on IWSLT14-shaped batches, on whatever device is there.
 
     python3 bench.py [--variant base|mae7|mae6] [--compile] [--fixed] [--steps 100] [--max-tokens 4096] [--device cuda] [--threads N] [--json]
-    python3 bench.py --inner 2048 --src-vocab 32768 --tgt-vocab 32768 --max-tokens 30000      # WMT14's shape, about 25,000 target tokens per update
+    python3 bench.py --inner 2048 --src-vocab 32768 --tgt-vocab 32768 --sentences 4500000 --max-tokens 27500 --steps 40     # WMT14's shape
 
 Batches are made as fairseq makes them: lengths drawn to look like IWSLT14 after 10k BPE, sentences sorted
-by length, (n+1) * longest <= max-tokens, batch order shuffled. Every batch is run once before the clock starts, so
+by length, (n+1) * longest <= max-tokens, batch order shuffled. `--sentences` is the size of the corpus: with few, a batch spans many
+lengths and is padded more than one of a real corpus (IWSLT14 has 160,000 pairs, WMT14 4,500,000). Every batch is run once before the clock starts, so
 that shapes are warm, as they are from fairseq's second epoch on. `--fixed` gives all batches one shape (128 sentences
 of 26/25 tokens), the peer's best case: it lets `--compile` use CUDA graphs ("reduce-overhead"). Prints real (unpadded) target tokens per second,
 milliseconds per update, for the F step (and, for the gated variants, the G step). `--threads` sets PyTorch's CPU threads; `--json` prints one JSON object per
@@ -16,16 +17,15 @@ import torch
 from mae_oracle import Config, Translator, smoothed_loss, PAD, EOS
 
 
-def batches(rng, n, max_tokens, c, fixed):
-    size = max(40000, n * max_tokens // 15)     # enough for n batches
+def batches(rng, n, max_tokens, c, fixed, size=40000):
     src = np.clip(np.exp(rng.normal(3.0, 0.62, size)).astype(int), 2, 174) + 1
     tgt = np.clip((src * np.exp(rng.normal(-0.05, 0.18, size))).astype(int), 2, 174) + 1
     order = np.lexsort((tgt, src))
     out, cur, longest = [], [], 0
-    for i in order:
-        m = max(longest, src[i], tgt[i])
+    for i, length in zip(order.tolist(), np.maximum(src, tgt)[order].tolist()):
+        m = max(longest, length)
         if (len(cur) + 1) * m > max_tokens and cur:
-            out.append(cur); cur, m = [], max(src[i], tgt[i])
+            out.append(cur); cur, m = [], length
         cur.append(i); longest = m
     rng.shuffle(out)
     if fixed:
@@ -44,6 +44,7 @@ def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--variant", default="mae7"); ap.add_argument("--compile", action="store_true")
     ap.add_argument("--steps", type=int, default=100); ap.add_argument("--fixed", action="store_true")
+    ap.add_argument("--sentences", type=int, default=40000, help="size of the corpus that is cut into batches: the larger, the less padding")
     ap.add_argument("--max-tokens", type=int, default=4096); ap.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     ap.add_argument("--width", type=int, default=512); ap.add_argument("--inner", type=int, default=1024)
     ap.add_argument("--layers", type=int, default=6); ap.add_argument("--heads", type=int, default=8)
@@ -63,7 +64,7 @@ def main():
     call = model
     if a.compile:
         call = torch.compile(model, mode="reduce-overhead") if a.fixed else torch.compile(model, dynamic=True)
-    data = [tuple(x.to(dev) if torch.is_tensor(x) else x for x in b) for b in batches(np.random.default_rng(1), a.steps, a.max_tokens, c, a.fixed)]
+    data = [tuple(x.to(dev) if torch.is_tensor(x) else x for x in b) for b in batches(np.random.default_rng(1), a.steps, a.max_tokens, c, a.fixed, a.sentences)]
 
     def step(b, mode, opt, free):
         for p in model.parameters(): p.requires_grad_(False)

@@ -28,6 +28,7 @@ enum Command {
     Generate(commands::generate::Args),
     Score(commands::score::Args),
     Bench(commands::bench::Args),
+    Doctor(commands::doctor::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -67,5 +68,6 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Generate(args) => commands::generate::run(args),
         Command::Score(args) => commands::score::run(args),
         Command::Bench(args) => commands::bench::run(args),
+        Command::Doctor(args) => commands::doctor::run(args),
     })
 }

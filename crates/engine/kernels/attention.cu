@@ -1,4 +1,4 @@
-// Attention forward: out = w·dropout(softmax(Q·Kᵀ/√K))·V for every sentence and head, probabilities only in registers.
+// Attention forward: out = w·dropout(softmax(Q·Kᵀ/√K))·V for every sentence and head; probabilities stay in registers.
 // Arguments, macros and building blocks: attention.cuh.
 
 // The running softmax of a lane's two rows: p = exp(s − top), total = Σ p of the lane's columns.
@@ -30,7 +30,7 @@ struct Softmax {
 // out and log_sums. A tile whose weights are all 0 gets zeros, log-sums too, unless `every_head`.
 //
 // launch: grid (heads, query tiles), block (64), shared 3·32·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 6 : 10) attention_forward(Attend a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_forward(Attend a) {
     const uint2 tile = a.query_tiles[blockIdx.y];
     const u32 end = end_of(a.queries), out_stride = a.heads * HEAD;
     const Head h = head_of(a, tile.x, blockIdx.x);
@@ -39,29 +39,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 6 : 10) attent
     if (h.sentence == NO_SENTENCE) return;
 
     const u32 first = tile.y, rows = min(TILE, h.queries - first);
-    if (h.keys == 0 || !(a.every_head || any_weight(a, h, first, rows))) {
+    const u32 block_keys = visible_keys(h, first + rows - 1);
+    act *q = tile_at(0), *k = tile_at(1), *v = tile_at(2);
+    load_tile(q, head_rows(a.q, a.q_stride, h.query + first, h.head), a.q_stride, rows);
+    load_keys(k, v, a, h, 0, min(TILE, block_keys));
+    const bool dropped = !any_weight(a, h, first, rows) && !a.every_head;
+    if (h.keys == 0 || dropped) {
+        tiles_ready();
         zero_rows(head_rows(a.out, out_stride, h.query + first, h.head), out_stride, rows);
         zero_places(a.log_sums, a, h, first, rows);
         return;
     }
-    act *q = tile_at(0), *k = tile_at(1), *v = tile_at(2);
-    load_tile(q, head_rows(a.q, a.q_stride, h.query + first, h.head), a.q_stride, rows);
-    const Drops drops(a.dropout);
-
     const u32 row = warp_index() * 16;  // of the tile: the warp's first
     const u32 lane = first + row + lane_row();
     const u32 visible[2] = {visible_keys(h, lane), visible_keys(h, lane + 8)};
-    const u32 block_keys = visible_keys(h, first + rows - 1);
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
+    const Drops drops(a.dropout);
     Softmax softmax;
     Sum sum = {};
     for (u32 from = 0; from < block_keys; from += TILE) {
-        if (from > 0) __syncthreads();
-        const u32 count = min(TILE, block_keys - from);
-        load_tile(k, head_rows(a.k, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
-        load_tile(v, head_rows(a.v, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
+        if (from > 0) {
+            __syncthreads();
+            load_keys(k, v, a, h, from, min(TILE, block_keys - from));
+        }
         tiles_ready();
-
         if (from >= warp_keys) continue;
         float s[TILE / 8][4], shrink[2];
 #pragma unroll
@@ -97,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 6 : 10) attent
     for (int half = 0; half < 2; half++) {
         const u32 i = lane + 8 * half;
         const float total = quad_sum(softmax.total[half]);
-        const bool inside = i < first + rows;
+        const bool inside = i < h.queries;
         factor[half] = inside ? __fdividef(weight_of(a, h, i) * drops.scale, total) : 0.0f;
         if (inside && lane_column() == 0)
             a.log_sums[place_of(a, h, i)] = (softmax.top[half] + logarithm(total)) / UNIT;

@@ -4,16 +4,19 @@
 // Macros: HEAD (width K of a head, 1 to 128), CAUSAL (0, 1), DROPOUT (0, 1), WEIGHTS (0 none, 1 per sentence, 2 per
 // query row) and the prelude's BF16.
 //
-// A block works on one head of one sentence, a warp on 16 rows of it. Most sentences are short: blocks are small, so that
-// many of them share a multiprocessor. Products are those of mma.m16n8k16. With BF16 = 0 the same kernels run in float:
-// a fragment holds floats in the places of the bfloat16 values, and mma is emulated by shuffles. The functions that
-// differ are load_four, mma and load_tile.
+// A block works on one head of one sentence, a warp on 16 rows of it. Most sentences are short: blocks are small, so
+// that many of them share a multiprocessor. Products are those of mma.m16n8k16. With BF16 = 0 the same kernels run in
+// float: a fragment holds floats in the places of the bfloat16 values, and mma is emulated by shuffles. What differs is
+// in pair_of, shuffle_xor, load_four, mma, load_tile, store_run and power.
 
 constexpr int TILE = 32;                      // rows of one sentence that a block works on, and that it loads at a time
 constexpr int THREADS = TILE / 16 * 32;
 constexpr int WIDTH = (HEAD + 15) / 16 * 16;  // columns of a tile, zeros from HEAD on
 constexpr int PITCH = WIDTH + 8;              // an odd number of 16-byte units: eight rows lie in different banks
 constexpr int RUNS = (HEAD + 7) / 8;
+
+// Blocks that share a multiprocessor at least, for heads of up to 64 columns and wider ones: a limit for registers.
+#define BLOCKS(narrow, wide) (!BF16 ? 1 : HEAD <= 64 ? (narrow) : (wide))
 
 __device__ constexpr double square_root(double x) {
     double root = x;
@@ -60,7 +63,7 @@ __device__ __forceinline__ u32 end_of(const Segments& s) {
     return s.starts[s.sentences];
 }
 
-// The columns of head `h` from packed row `row` on.
+// The columns of a head, from packed row `row` on.
 template <typename T>
 __device__ __forceinline__ T* head_rows(T* matrix, u32 stride, u32 row, u32 head) {
     return matrix + (u64)row * stride + head * HEAD;
@@ -92,33 +95,6 @@ __device__ __forceinline__ bool any_weight(const Attend& a, const Head& h, u32 f
 // How many keys query `i` sees.
 __device__ __forceinline__ u32 visible_keys(const Head& h, u32 i) {
     return CAUSAL ? min(h.keys, i + 1) : h.keys;
-}
-
-// ---- zeros -----------------------------------------------------------------------------------------------------
-
-// Zeros to the rows from `end` on, which belong to no sentence, in the columns of head blockIdx.x; its blocks share them.
-__device__ __forceinline__ void zero_tail(act* matrix, u32 stride, u32 end, u32 rows) {
-    const float zeros[8] = {};
-    for (u32 i = blockIdx.y * blockDim.x + threadIdx.x; i < (rows - end) * RUNS; i += gridDim.y * blockDim.x)
-        store8(head_rows(matrix, stride, end + i / RUNS, blockIdx.x), i % RUNS * 8, HEAD, zeros);
-}
-
-// The same for a matrix like log_sums.
-__device__ __forceinline__ void zero_tail_places(float* matrix, u32 end, u32 rows) {
-    for (u32 i = end + blockIdx.y * blockDim.x + threadIdx.x; i < rows; i += gridDim.y * blockDim.x)
-        matrix[i * gridDim.x + blockIdx.x] = 0.0f;
-}
-
-// Zeros to `count` rows of a head.
-__device__ __forceinline__ void zero_rows(act* rows, u32 stride, u32 count) {
-    const float zeros[8] = {};
-    for (u32 i = threadIdx.x; i < count * RUNS; i += blockDim.x)
-        store8(rows + (u64)(i / RUNS) * stride, i % RUNS * 8, HEAD, zeros);
-}
-
-// Zeros to the queries `first ..` of a matrix like log_sums.
-__device__ __forceinline__ void zero_places(float* matrix, const Attend& a, const Head& h, u32 first, u32 count) {
-    for (u32 i = threadIdx.x; i < count; i += blockDim.x) matrix[place_of(a, h, first + i)] = 0.0f;
 }
 
 // ---- fragments -------------------------------------------------------------------------------------------------
@@ -154,7 +130,7 @@ struct FragmentA {
     Pair r[4];
 };
 
-// The same in all lanes, which the compiler sees.
+// By a shuffle, so that the compiler knows it to be the same in all lanes.
 __device__ __forceinline__ u32 warp_index() {
     return __shfl_sync(FULL_WARP, threadIdx.x / 32, 0);
 }
@@ -168,11 +144,12 @@ __device__ __forceinline__ int lane_column() {
 }
 
 __device__ __forceinline__ FragmentA as_fragment(const float c[2][4]) {
-    return {{pair_of(c[0][0], c[0][1]), pair_of(c[0][2], c[0][3]), pair_of(c[1][0], c[1][1]), pair_of(c[1][2], c[1][3])}};
+    return {{pair_of(c[0][0], c[0][1]), pair_of(c[0][2], c[0][3]),  //
+             pair_of(c[1][0], c[1][1]), pair_of(c[1][2], c[1][3])}};
 }
 
-// The four 8×8 matrices of 16 rows of a tile, columns `at ..`: matrix 1 is below matrix 0 (DOWN) or right of it. A lane gets of
-// each the pair (g, c), (g, c + 1), or of its transpose: (c, g), (c + 1, g).
+// The four 8×8 matrices of 16 rows of a tile, columns `at ..`: matrix 1 is below matrix 0 (DOWN) or right of it. A lane
+// gets of each the pair (g, c), (g, c + 1), or of its transpose: (c, g), (c + 1, g).
 template <bool DOWN, bool TRANSPOSED, int TILE_PITCH>
 __device__ __forceinline__ void load_four(Pair r[4], const act* rows, int at) {
     auto corner = [&](int i) { return rows + (DOWN ? i % 2 : i / 2) * 8 * TILE_PITCH + (DOWN ? i / 2 : i % 2) * 8; };
@@ -208,16 +185,19 @@ __device__ __forceinline__ void mma(float c[4], const FragmentA& a, Pair b0, Pai
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
 #else
-    for (int k = 0; k < 16; k++) {
-        // Row g of A is with the lanes 4·g .., column n of B with the lanes 4·n ..
-        auto get = [&](Pair p, int quad) {
-            return __shfl_sync(FULL_WARP, k % 2 ? p.y : p.x, 4 * quad + k % 8 / 2);
-        };
-        const float a0 = get(a.r[k / 8 * 2], lane_row()), a1 = get(a.r[k / 8 * 2 + 1], lane_row());
-        const float left = get(k < 8 ? b0 : b1, lane_column()), right = get(k < 8 ? b0 : b1, lane_column() + 1);
-        c[0] = fmaf(a0, left, c[0]), c[1] = fmaf(a0, right, c[1]);
-        c[2] = fmaf(a1, left, c[2]), c[3] = fmaf(a1, right, c[3]);
-    }
+    // Row g of A is with the lanes 4·g .., column n of B with the lanes 4·n ..
+    const int row = 4 * lane_row(), column = 4 * lane_column();
+#pragma unroll 1
+    for (int lane = 0; lane < 4; lane++)
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            auto get = [&](Pair p, int from) { return __shfl_sync(FULL_WARP, k % 2 ? p.y : p.x, from + lane); };
+            const Pair b = k < 2 ? b0 : b1;
+            const float top = get(a.r[k / 2 * 2], row), bottom = get(a.r[k / 2 * 2 + 1], row);
+            const float left = get(b, column), right = get(b, column + 4);
+            c[0] = fmaf(top, left, c[0]), c[1] = fmaf(top, right, c[1]);
+            c[2] = fmaf(bottom, left, c[2]), c[3] = fmaf(bottom, right, c[3]);
+        }
 #endif
 }
 
@@ -266,8 +246,10 @@ __device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride
         if constexpr (HEAD % 8 == 0) {
             const act* from = inside ? rows + (u64)row * stride + at : rows;
             const u32 to = (u32)__cvta_generic_to_shared(tile + row * PITCH + at);
-            // The bytes after the given number are filled with zeros.
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0)
+            // Of the 16 bytes, those from the last operand on become zeros.
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                         :
+                         : "r"(to), "l"(from), "r"(inside ? 16 : 0)
                          : "memory");
             continue;
         }
@@ -278,12 +260,37 @@ __device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride
     }
 }
 
+// Starts to load `count` keys and values of a sentence from key `from` on.
+__device__ __forceinline__ void load_keys(act* k, act* v, const Attend& a, const Head& h, u32 from, u32 count) {
+    load_tile(k, head_rows(a.k, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
+    load_tile(v, head_rows(a.v, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
+}
+
 // Waits until the tiles that any thread of the block has started to load are there.
 __device__ __forceinline__ void tiles_ready() {
 #if BF16
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
     __syncthreads();
+}
+
+// The eight columns of a head from `at` on, those below HEAD. (A plain 16-byte store is at times taken apart.)
+__device__ __forceinline__ void store_run(act* row, u32 at, const Pair w[4]) {
+    if constexpr (HEAD % 8 == 0) {
+#if BF16
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                     :
+                     : "l"(row + at), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3])
+                     : "memory");
+#else
+        ((float4*)(row + at))[0] = make_float4(w[0].x, w[0].y, w[1].x, w[1].y);
+        ((float4*)(row + at))[1] = make_float4(w[2].x, w[2].y, w[3].x, w[3].y);
+#endif
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (at + i < HEAD) row[at + i] = ((const act*)&w[i / 2])[i % 2];
+    }
 }
 
 // Lane i of each quad gets word i of its four lanes.
@@ -311,21 +318,34 @@ __device__ __forceinline__ void store_rows(act* rows, u32 stride, u32 count, con
                      pair_of(right[2], right[3])};
         transpose_quad(w);
         const u32 at = n + threadIdx.x % 2 * 8;
-        if (row >= count || at >= HEAD) continue;
-        act* to = rows + (u64)row * stride + at;
-        if constexpr (HEAD % 8 == 0) {
-#if BF16
-            *(uint4*)to = make_uint4(w[0], w[1], w[2], w[3]);
-#else
-            ((float4*)to)[0] = make_float4(w[0].x, w[0].y, w[1].x, w[1].y);
-            ((float4*)to)[1] = make_float4(w[2].x, w[2].y, w[3].x, w[3].y);
-#endif
-        } else {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                if (at + i < HEAD) to[i] = ((const act*)&w[i / 2])[i % 2];
-        }
+        if (row < count && at < HEAD) store_run(rows + (u64)row * stride, at, w);
     }
+}
+
+// Zeros to the rows from `end` on, which belong to no sentence, in the columns of head blockIdx.x: the blocks of a head
+// share them.
+__device__ __forceinline__ void zero_tail(act* matrix, u32 stride, u32 end, u32 rows) {
+    const Pair zeros[4] = {};
+    for (u32 i = blockIdx.y * blockDim.x + threadIdx.x; i < (rows - end) * RUNS; i += gridDim.y * blockDim.x)
+        store_run(head_rows(matrix, stride, end + i / RUNS, blockIdx.x), i % RUNS * 8, zeros);
+}
+
+// The same for a matrix like log_sums.
+__device__ __forceinline__ void zero_tail_places(float* matrix, u32 end, u32 rows) {
+    for (u32 i = end + blockIdx.y * blockDim.x + threadIdx.x; i < rows; i += gridDim.y * blockDim.x)
+        matrix[i * gridDim.x + blockIdx.x] = 0.0f;
+}
+
+// Zeros to `count` rows of a head.
+__device__ __forceinline__ void zero_rows(act* rows, u32 stride, u32 count) {
+    const Pair zeros[4] = {};
+    for (u32 i = threadIdx.x; i < count * RUNS; i += blockDim.x)
+        store_run(rows + (u64)(i / RUNS) * stride, i % RUNS * 8, zeros);
+}
+
+// Zeros to the queries `first ..` of a matrix like log_sums.
+__device__ __forceinline__ void zero_places(float* matrix, const Attend& a, const Head& h, u32 first, u32 count) {
+    for (u32 i = threadIdx.x; i < count; i += blockDim.x) matrix[place_of(a, h, first + i)] = 0.0f;
 }
 
 // ---- softmax and dropout ---------------------------------------------------------------------------------------
@@ -379,7 +399,11 @@ struct Drops {
 
     // One bit per key: whether it is kept.
     __device__ __forceinline__ u32 kept8(u32 place, u32 run) const {
-        const uint4 block = philox(make_uint4(run, place, stream, step), key0, key1);
+        u32 first = key0, second = key1;
+#if BF16
+        asm volatile("" : "+r"(first), "+r"(second));  // else twenty round keys are kept in registers
+#endif
+        const uint4 block = philox(make_uint4(run, place, stream, step), first, second);
         const u32 words[4] = {block.x, block.y, block.z, block.w};
         u32 bits = 0;
 #pragma unroll

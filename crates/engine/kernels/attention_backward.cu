@@ -1,9 +1,18 @@
 // Attention backward. With P = exp(Q·Kᵀ/√K − log_sum), f the dropout factors and dP = dO·Vᵀ, per sentence and head:
 //   dw = Σ_j f_j·P_j·dP_j          the gradient of a row's weight, and the inner product in the softmax's gradient
 //   dS = w·P∘(f∘dP − dw)/√K        dQ = dS·K   dK = dSᵀ·Q   dV = (w·f∘P)ᵀ·dO
-// Batches of short sentences take attention_backward_short; others take
-// attention_backward_rows, then attention_backward_keys and, for per-sentence weights, attention_weight_gradients.
-// Heads of weight 0 are computed only where d_weights is wanted. Arguments, macros and building blocks: attention.cuh.
+// Batches of short sentences take attention_backward_short; others take attention_backward_rows, then
+// attention_backward_keys and, for per-sentence weights, attention_weight_gradients. Heads of weight 0 are computed
+// only where d_weights is wanted. Arguments, macros and building blocks: attention.cuh.
+
+// Starts to load `count` queries of a sentence and the gradients of their outputs, from query `from` on.
+__device__ __forceinline__ void load_queries(act* q, act* d_out, const AttendBackward& b, const Head& h, u32 from,
+                                             u32 count) {
+    const Attend& a = b.forward;
+    const u32 out_stride = a.heads * HEAD;
+    load_tile(q, head_rows(a.q, a.q_stride, h.query + from, h.head), a.q_stride, count);
+    load_tile(d_out, head_rows(b.d_out, out_stride, h.query + from, h.head), out_stride, count);
+}
 
 // The 16 queries of a warp: what a lane knows of its two rows.
 struct Queries {
@@ -49,11 +58,15 @@ __device__ __forceinline__ void add_products(float dw[2], const float p[2][4], c
 }
 
 // w·f∘P.
-__device__ __forceinline__ FragmentA weighted_probabilities(float p[2][4], u32 bits, const float weight[2], float scale) {
+__device__ __forceinline__ FragmentA weighted_probabilities(const float p[2][4], u32 bits, const float weight[2],
+                                                            float scale) {
+    float out[2][4];
 #pragma unroll
-    for (int e = 0; e < 8; e++)
-        p[e / 4][e % 4] *= !DROPOUT || Drops::kept(bits, e / 4, e % 4) ? weight[e % 4 / 2] * scale : 0.0f;
-    return as_fragment(p);
+    for (int e = 0; e < 8; e++) {
+        const bool kept = !DROPOUT || Drops::kept(bits, e / 4, e % 4);
+        out[e / 4][e % 4] = kept ? p[e / 4][e % 4] * weight[e % 4 / 2] * scale : 0.0f;
+    }
+    return as_fragment(out);
 }
 
 // dS of 16 queries × 16 keys from P and f∘dP.
@@ -85,16 +98,28 @@ __device__ __forceinline__ void store_fragment(act* scores, const FragmentA& a) 
 // warp owns 16 queries, computes dw, then dS, w·f∘P and dQ; then the warps take turns at dK and dV of 16 keys.
 //
 // launch: grid (heads, sentences), block (2·SHORT), shared (4·SHORT·PITCH + 2·SHORT·(SHORT + 8))·sizeof(act)
-extern "C" __global__ void __launch_bounds__(2 * SHORT, HEAD > 64 ? 2 : 4) attention_backward_short(AttendBackward b) {
+extern "C" __global__ void __launch_bounds__(2 * SHORT, BLOCKS(256 / SHORT, 128 / SHORT))
+attention_backward_short(AttendBackward b) {
     const Attend& a = b.forward;
-    const u32 query_end = end_of(a.queries), key_end = end_of(a.keys), width = a.heads * HEAD;
+    const u32 query_end = end_of(a.queries), key_end = end_of(a.keys);
     const Head h = head_of(a, blockIdx.y, blockIdx.x);
     zero_tail(b.d_q, a.q_stride, query_end, a.queries.rows);
     zero_tail(b.d_k, a.kv_stride, key_end, a.keys.rows);
     zero_tail(b.d_v, a.kv_stride, key_end, a.keys.rows);
     if (WEIGHTS == 2 && b.d_weights != nullptr) zero_tail_places(b.d_weights, query_end, a.queries.rows);
 
-    if (h.queries == 0 || h.keys == 0 || !(b.d_weights != nullptr || any_weight(a, h, 0, h.queries))) {
+    act *q = (act*)shared_memory, *d_out = q + SHORT * PITCH, *k = d_out + SHORT * PITCH, *v = k + SHORT * PITCH;
+    act *ds_tile = v + SHORT * PITCH, *weighted_tile = ds_tile + SHORT * SCORE_PITCH;
+    load_queries(q, d_out, b, h, 0, h.queries);
+    load_keys(k, v, a, h, 0, h.keys);
+
+    const u32 warp = warp_index(), row = 16 * warp;
+    const Queries queries(b, h, row);
+    const Drops drops(a.dropout);
+    const bool computed = any_weight(a, h, 0, h.queries) || b.d_weights != nullptr;
+    __shared__ float row_dw[SHORT];
+    tiles_ready();
+    if (h.queries == 0 || h.keys == 0 || !computed) {
         zero_rows(head_rows(b.d_q, a.q_stride, h.query, h.head), a.q_stride, h.queries);
         zero_rows(head_rows(b.d_k, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
         zero_rows(head_rows(b.d_v, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
@@ -103,19 +128,7 @@ extern "C" __global__ void __launch_bounds__(2 * SHORT, HEAD > 64 ? 2 : 4) atten
             b.d_weights[h.sentence * a.heads + h.head] = 0.0f;
         return;
     }
-    act *q = (act*)shared_memory, *d_out = q + SHORT * PITCH, *k = d_out + SHORT * PITCH, *v = k + SHORT * PITCH;
-    act *ds_tile = v + SHORT * PITCH, *weighted_tile = ds_tile + SHORT * SCORE_PITCH;
-    load_tile(q, head_rows(a.q, a.q_stride, h.query, h.head), a.q_stride, h.queries);
-    load_tile(k, head_rows(a.k, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
-    load_tile(d_out, head_rows(b.d_out, width, h.query, h.head), width, h.queries);
-    load_tile(v, head_rows(a.v, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
-
-    const u32 warp = warp_index(), row = 16 * warp;
-    const Drops drops(a.dropout);
-    __shared__ float row_dw[SHORT];
-    tiles_ready();
     if (row < h.queries) {
-        const Queries queries(b, h, row);
         const act *q_rows = q + row * PITCH, *d_out_rows = d_out + row * PITCH;
         const u32 seen = visible_keys(h, row + 15);
         float p[2][4], dp[2][4], dw[2] = {0.0f, 0.0f};
@@ -176,10 +189,10 @@ extern "C" __global__ void __launch_bounds__(2 * SHORT, HEAD > 64 ? 2 : 4) atten
 // delta (= dw), d_weights if per row, and dQ. Two passes over the keys: dw is needed before dS.
 //
 // launch: grid (heads, query tiles), block (64), shared 4·32·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 6 : 10) attention_backward_rows(AttendBackward b) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_backward_rows(AttendBackward b) {
     const Attend& a = b.forward;
     const uint2 tile = a.query_tiles[blockIdx.y];
-    const u32 end = end_of(a.queries), width = a.heads * HEAD;
+    const u32 end = end_of(a.queries);
     const Head h = head_of(a, tile.x, blockIdx.x);
     float* row_weights = WEIGHTS == 2 ? b.d_weights : nullptr;
     zero_tail(b.d_q, a.q_stride, end, a.queries.rows);
@@ -187,35 +200,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 6 : 10) attent
     if (h.sentence == NO_SENTENCE) return;
 
     const u32 first = tile.y, rows = min(TILE, h.queries - first);
-    if (h.keys == 0 || !(b.d_weights != nullptr || any_weight(a, h, first, rows))) {
+    const u32 block_keys = visible_keys(h, first + rows - 1);
+    act *q = tile_at(0), *d_out = tile_at(1), *k = tile_at(2), *v = tile_at(3);
+    load_queries(q, d_out, b, h, first, rows);
+    load_keys(k, v, a, h, 0, min(TILE, block_keys));
+    const bool dropped = !any_weight(a, h, first, rows) && b.d_weights == nullptr;
+    if (h.keys == 0 || dropped) {
+        tiles_ready();
         zero_rows(head_rows(b.d_q, a.q_stride, h.query + first, h.head), a.q_stride, rows);
         zero_places(b.delta, a, h, first, rows);
         if (row_weights != nullptr) zero_places(row_weights, a, h, first, rows);
         return;
     }
-    act *q = tile_at(0), *d_out = tile_at(1), *k = tile_at(2), *v = tile_at(3);
-    load_tile(q, head_rows(a.q, a.q_stride, h.query + first, h.head), a.q_stride, rows);
-    load_tile(d_out, head_rows(b.d_out, width, h.query + first, h.head), width, rows);
-
     const u32 row = warp_index() * 16;
-    const u32 block_keys = visible_keys(h, first + rows - 1);
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
     const Queries queries(b, h, first + row);
     const Drops drops(a.dropout);
+    const act *q_rows = q + row * PITCH, *d_out_rows = d_out + row * PITCH;
     float dw[2] = {0.0f, 0.0f};
     Sum sum = {};
     for (int pass = 0; pass < 2; pass++) {
         for (u32 from = 0; from < block_keys; from += TILE) {
-            if (pass == 0 || block_keys > TILE) {
+            if (from > 0 || (pass > 0 && block_keys > TILE)) {
                 __syncthreads();
-                const u32 count = min(TILE, block_keys - from);
-                load_tile(k, head_rows(a.k, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
-                load_tile(v, head_rows(a.v, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
-                tiles_ready();
+                load_keys(k, v, a, h, from, min(TILE, block_keys - from));
             }
+            tiles_ready();
             for (u32 at = 0; at < TILE && from + at < warp_keys; at += 16) {
                 float p[2][4], dp[2][4];
-                queries.recompute(p, dp, from + at, q + row * PITCH, d_out + row * PITCH, k + at * PITCH, v + at * PITCH);
+                queries.recompute(p, dp, from + at, q_rows, d_out_rows, k + at * PITCH, v + at * PITCH);
                 if (DROPOUT)
                     drop(dp, drops.of_rows(place_of(a, h, first + row), a.heads, (from + at) / 8), drops.scale);
                 if (pass == 0)
@@ -240,10 +253,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 6 : 10) attent
 // dK and dV, after attention_backward_rows. A warp owns 16 keys and makes scores transposed, 16 queries at a time.
 //
 // launch: grid (heads, key tiles), block (64), shared 4·32·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 4 : 8) attention_backward_keys(AttendBackward b) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_backward_keys(AttendBackward b) {
     const Attend& a = b.forward;
     const uint2 tile = b.key_tiles[blockIdx.y];
-    const u32 end = end_of(a.keys), width = a.heads * HEAD;
+    const u32 end = end_of(a.keys);
     const Head h = head_of(a, tile.x, blockIdx.x);
     zero_tail(b.d_k, a.kv_stride, end, a.keys.rows);
     zero_tail(b.d_v, a.kv_stride, end, a.keys.rows);
@@ -251,29 +264,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 4 : 8) attenti
 
     const u32 first = tile.y, rows = min(TILE, h.keys - first);
     act *q = tile_at(0), *d_out = tile_at(1), *k = tile_at(2), *v = tile_at(3);
-    load_tile(k, head_rows(a.k, a.kv_stride, h.key + first, h.head), a.kv_stride, rows);
-    load_tile(v, head_rows(a.v, a.kv_stride, h.key + first, h.head), a.kv_stride, rows);
+    load_keys(k, v, a, h, first, rows);
 
     const u32 row = warp_index() * 16;
+    const u32 queries = WEIGHTS != 1 || any_weight(a, h, 0, 1) ? h.queries : 0;  // of a dropped head: none
     const Drops drops(a.dropout);
     Sum d_k = {}, d_v = {};
     __shared__ float log_sum[TILE], weight[TILE], dw[TILE];
     // Queries before a key do not see it.
-    for (u32 from = CAUSAL ? first : 0; from < h.queries; from += TILE) {
-        const u32 count = min(TILE, h.queries - from);
-        if (!any_weight(a, h, from, count)) continue;
-        if (from > 0) __syncthreads();
-        load_tile(q, head_rows(a.q, a.q_stride, h.query + from, h.head), a.q_stride, count);
-        load_tile(d_out, head_rows(b.d_out, width, h.query + from, h.head), width, count);
+    for (u32 from = CAUSAL ? first : 0; from < queries; from += TILE) {
+        const u32 count = min(TILE, queries - from);
+        __syncthreads();
+        load_queries(q, d_out, b, h, from, count);
         if (threadIdx.x < TILE) {
             const u32 i = from + threadIdx.x;
-            const float w = i < h.queries ? weight_of(a, h, i) : 0.0f;
+            const float w = threadIdx.x < count ? weight_of(a, h, i) : 0.0f;
             weight[threadIdx.x] = w;
             log_sum[threadIdx.x] = w != 0.0f ? a.log_sums[place_of(a, h, i)] * UNIT : INFINITE;  // P = 0
             dw[threadIdx.x] = w != 0.0f ? b.delta[place_of(a, h, i)] : 0.0f;
         }
         tiles_ready();
-        if (row >= rows) continue;
+        const bool dropped = WEIGHTS == 2 && !__any_sync(FULL_WARP, weight[threadIdx.x % TILE] != 0.0f);
+        if (row >= rows || dropped) continue;
         for (u32 at = CAUSAL ? max(from, first + row) - from : 0; at < count; at += 16) {
             float p[2][4], dp[2][4];
             product_of_rows(p, k + row * PITCH, q + at * PITCH);
@@ -284,15 +296,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, HEAD > 64 ? 4 : 8) attenti
             for (int e = 0; e < 8; e++) {
                 float &p_e = p[e / 4][e % 4], &dp_e = dp[e / 4][e % 4];
                 const u32 i = at + e / 4 * 8 + lane_column() + e % 2, key = first + row + lane_row() + e % 4 / 2 * 8;
-                const bool kept = !DROPOUT || Drops::kept_transposed(bits[e / 4], e % 4);
                 const bool seen = !CAUSAL || key <= from + i;
-                const float probability = seen ? power(p_e * SCORE_SCALE - log_sum[i]) : 0.0f;
-                const float f = kept ? drops.scale : 0.0f;
-                dp_e = weight[i] * SCALE * probability * (f * dp_e - dw[i]);  // dS
-                p_e = weight[i] * f * probability;
+                const bool kept = !DROPOUT || Drops::kept_transposed(bits[e / 4], e % 4);
+                const float weighted = seen ? weight[i] * power(p_e * SCORE_SCALE - log_sum[i]) : 0.0f;  // w·P
+                p_e = kept ? weighted * drops.scale : 0.0f;
+                dp_e = SCALE * (p_e * dp_e - weighted * dw[i]);  // dS
             }
-            add_product(d_v, as_fragment(p), d_out + at * PITCH);
-            add_product(d_k, as_fragment(dp), q + at * PITCH);
+            const FragmentA kept_p = as_fragment(p), ds = as_fragment(dp);
+            add_product(d_k, ds, q + at * PITCH);
+            add_product(d_v, kept_p, d_out + at * PITCH);
         }
     }
     tiles_ready();  // no copy is under way when the block ends

@@ -13,6 +13,7 @@
 
 #define EPSILON 1e-5f
 #define MOMENTUM 0.1f
+#define INFINITE __uint_as_float(0x7f800000u)
 
 // Reads rows row(0) .. row(N) at a thread's columns; null ones read as zeros. All loads are begun before any is used.
 template <u32 N, typename Row>
@@ -164,8 +165,9 @@ batch_norm_forward(const act* __restrict__ x, const u32* valid, const float* par
         if (blockIdx.y == 0) {
             if (mean != nullptr) mean[column] = average;
             if (scale != nullptr) scale[column] = inverse;
-            if (new_running_mean != nullptr) new_running_mean[column] = moved_mean;
-            if (new_running_var != nullptr) new_running_var[column] = moved_var;
+            // A batch whose numbers are not finite must not spoil them.
+            if (new_running_mean != nullptr && fabsf(moved_mean) < INFINITE) new_running_mean[column] = moved_mean;
+            if (new_running_var != nullptr && fabsf(moved_var) < INFINITE) new_running_var[column] = moved_var;
         }
         centre[place] = average, factor[place] = inverse * weight, offset[place] = bias;
     }

@@ -67,15 +67,6 @@ extern "C" __global__ void sum(const act* a, const act* b, act* y, u64 n) {
     store8(y + at, 0, length, v);
 }
 
-// dst = src where src is finite; elsewhere dst stays. For running statistics, which a bad batch must not spoil.
-// launch: grid (ceil(n / 256)), block (256), shared 0
-extern "C" __global__ void take_over(const float* src, float* dst, u32 n) {
-    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    const float value = src[i];
-    if ((__float_as_uint(value) & 0x7f800000u) != 0x7f800000u) dst[i] = value;
-}
-
 // ---- rows: 64 threads take 64 runs of a row, a block four rows ---------------------------------------------------
 // launch of each: grid (ceil(width / 512), ceil(rows / 4)), block (256), shared 0; width and rows are those of y
 

@@ -135,3 +135,28 @@ extern "C" __global__ void __launch_bounds__(256)
         backward_tail<1>(dy_to_dz, y, kind, dropout, partials, first, end, cols);
     }
 }
+
+// A matrix whose columns are summed: values [rows, cols], partials [ceil(rows / rows_per_part), cols].
+struct RowSum {
+    const act* values;
+    float* partials;
+    u32 rows, cols, rows_per_part;
+};
+
+struct RowSums {
+    RowSum job[8];
+};
+
+// The partial sums of several matrices at once: what bias_act_backward does for an identity.
+// launch: grid (ceil(max cols / 128), max parts, matrices), block (256), shared 0
+extern "C" __global__ void __launch_bounds__(256) sum_rows(RowSums jobs) {
+    const RowSum& job = jobs.job[blockIdx.z];
+    const u32 first = blockIdx.y * job.rows_per_part, end = min(job.rows, first + job.rows_per_part);
+    if (first >= job.rows || blockIdx.x * 8 * BACKWARD_RUNS >= job.cols) return;
+    act* values = (act*)job.values;  // an identity rewrites nothing
+    if ((job.cols & 7) == 0) {
+        backward_tail<4>(values, nullptr, IDENTITY, Dropout{}, job.partials, first, end, job.cols & ~7u);
+    } else {
+        backward_tail<1>(values, nullptr, IDENTITY, Dropout{}, job.partials, first, end, job.cols);
+    }
+}

@@ -208,6 +208,13 @@ impl Params {
         Ok(self.buffers[named.group.0].range_to_host(named.range))
     }
 
+    /// All named parameters on the host, in order of declaration: name, shape, values. One copy per group.
+    pub fn snapshot(&self) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+        let groups: Vec<Vec<f32>> = self.buffers.iter().map(Buffer::to_host).collect();
+        let copy = |p: Named<'_>| (p.name.to_owned(), p.shape.to_vec(), groups[p.group.0][p.range].to_vec());
+        self.named().map(copy).collect()
+    }
+
     /// Sets a named parameter from the host.
     pub fn set(&mut self, name: &str, values: &[f32]) -> Result<()> {
         let Named { group, range, .. } = self.find(name)?;
@@ -243,27 +250,24 @@ impl Params {
         }
     }
 
-    /// Takes over values that ops have computed for blocks (running statistics), as far as they are finite.
+    /// Takes over values that ops have computed for blocks (running statistics), as far as they are finite. A GPU
+    /// leaves none: there running statistics move as the op runs.
     pub fn apply(&mut self, updates: Updates) {
         for (id, values) in updates.0 {
             let block = &self.layout.blocks[id.0];
-            let target = &mut self.buffers[block.group.0];
-            match self.device.gpu() {
-                None => {
-                    let finite =
-                        target[block.range()].iter_mut().zip(values.iter()).filter(|(_, v)| v.is_finite());
-                    finite.for_each(|(old, new)| *old = *new);
-                }
-                Some(gpu) => gpu::take_over(gpu, &values, target.ptr().plus(4 * block.offset)),
-            }
+            let target = &mut self.buffers[block.group.0][block.range()];
+            let finite = target.iter_mut().zip(values.iter()).filter(|(_, v)| v.is_finite());
+            finite.for_each(|(old, new)| *old = *new);
         }
     }
 
     /// Makes the bfloat16 copy of a part of a group follow its values.
     fn refresh(&self, group: GroupId, range: std::ops::Range<usize>) {
         if let (Some(gpu), Some(shadow)) = (self.device.gpu(), self.shadows.get(group.0)) {
-            let from = self.buffers[group.0].ptr().plus(4 * range.start);
-            gpu::to_act(gpu, from, shadow.ptr().plus(2 * range.start), range.len());
+            // Whole runs of eight, as kernels read and write them.
+            let (start, end) = (range.start / 8 * 8, range.end.next_multiple_of(8));
+            let from = self.buffers[group.0].ptr().plus(4 * start);
+            gpu::to_act(gpu, from, shadow.ptr().plus(2 * start), end - start);
         }
     }
 
@@ -360,10 +364,6 @@ impl Gradients {
 
     pub(crate) fn group(&self, group: GroupId) -> &[f32] {
         self.buffers.get(group.0).map_or(&[], |buffer| &**buffer)
-    }
-
-    pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut [f32] {
-        self.buffers.get_mut(group.0).map_or(&mut [], |buffer| &mut **buffer)
     }
 }
 

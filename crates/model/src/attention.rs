@@ -228,13 +228,7 @@ impl MixtureAttention {
         };
         let tape = &mut *pass.tape;
         let mix = match (&mixing.gate, pooled, pick) {
-            (Some(gate), Some(pooled), pick) => {
-                let logits = gate.logits(tape, pooled);
-                match pick {
-                    None => tape.mix_experts(&logits, &mixing.experts),
-                    Some(pick) => tape.pick_experts(&logits, &mixing.experts, &pick),
-                }
-            }
+            (Some(gate), Some(pooled), pick) => gate.mix(tape, pooled, &mixing.experts, pick.as_ref()),
             (_, _, Some(pick)) => tape.pick_ungated(rows, &mixing.experts, &pick),
             (_, _, None) => return None,
         };

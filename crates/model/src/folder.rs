@@ -75,17 +75,35 @@ pub fn save(
     target: &Vocab,
     codes: Option<&Codes>,
 ) -> Result<()> {
-    std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
-    save_weights(&folder.join(WEIGHTS), model.params())?;
-    let config = ConfigFile { format: FORMAT, model: model.config().clone() };
-    let text = toml::to_string(&config).expect("a model configuration can always be written as TOML");
-    write_aside(&folder.join(CONFIG), text.as_bytes())?;
-    source.save(folder.join(SOURCE_DICT))?;
-    target.save(folder.join(TARGET_DICT))?;
-    if let Some(codes) = codes {
-        codes.save(folder.join(CODES))?;
+    Snapshot::of(model).save(folder, source, target, codes)
+}
+
+/// A model's sizes and parameters on the host: what is left to do is writing, which another thread can.
+pub struct Snapshot {
+    config: ModelConfig,
+    tensors: Vec<(String, Vec<usize>, Vec<f32>)>,
+}
+
+impl Snapshot {
+    /// The model as it is now; waits for its device.
+    pub fn of(model: &Translator) -> Self {
+        Self { config: model.config().clone(), tensors: model.params().snapshot() }
     }
-    Ok(())
+
+    /// Writes a model folder, each file aside and then renamed.
+    pub fn save(&self, folder: &Path, source: &Vocab, target: &Vocab, codes: Option<&Codes>) -> Result<()> {
+        std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
+        write_tensors(&folder.join(WEIGHTS), &self.tensors, BTreeMap::new())?;
+        let config = ConfigFile { format: FORMAT, model: self.config.clone() };
+        let text = toml::to_string(&config).expect("a model configuration can always be written as TOML");
+        write_aside(&folder.join(CONFIG), text.as_bytes())?;
+        source.save(folder.join(SOURCE_DICT))?;
+        target.save(folder.join(TARGET_DICT))?;
+        if let Some(codes) = codes {
+            codes.save(folder.join(CODES))?;
+        }
+        Ok(())
+    }
 }
 
 /// One embedding for both sides means one dictionary for both sides.
@@ -112,15 +130,6 @@ pub fn load_config(folder: &Path) -> Result<ModelConfig> {
     }
     file.model.check()?;
     Ok(file.model)
-}
-
-/// Writes named parameters as f32.
-pub fn save_weights(path: &Path, params: &Params) -> Result<()> {
-    let tensors: Vec<(String, Vec<usize>, Vec<f32>)> = params
-        .named()
-        .map(|p| (p.name.to_owned(), p.shape.to_vec(), params.get(p.name).expect("it was just named")))
-        .collect();
-    write_tensors(path, &tensors, BTreeMap::new())
 }
 
 /// Sets all parameters from a file; refuses, naming the key, anything missing, extra or of another shape.

@@ -1,8 +1,8 @@
 //! The gating function: pooled input → batch norm → linear → tanh → dropout → linear: logits over experts.
 
 use mae_engine::ops::batch_norm::BatchNorm;
-use mae_engine::ops::linear::Activation;
-use mae_engine::{ParamId, ParamsBuilder, Tape, Var};
+use mae_engine::ops::mixture::{GateNetwork, HeadMix, Pick};
+use mae_engine::{ParamsBuilder, Tape, Tensor, Var};
 
 use crate::config::ModelConfig;
 use crate::groups::{GATE, STATISTICS};
@@ -11,9 +11,7 @@ use crate::groups::{GATE, STATISTICS};
 #[derive(Clone, Debug)]
 pub struct Gate {
     norm: BatchNorm,
-    fc1: [ParamId; 2],
-    fc2: [ParamId; 2],
-    dropout: f32,
+    network: GateNetwork,
 }
 
 impl Gate {
@@ -33,18 +31,24 @@ impl Gate {
                 params.vector(format!("{name}.{part}.bias"), rows, GATE),
             ]
         };
-        Self {
-            norm,
+        let network = GateNetwork {
             fc1: linear("fc1", hidden, width),
             fc2: linear("fc2", experts, hidden),
             dropout: config.mixture.gate_dropout,
-        }
+        };
+        Self { norm, network }
     }
 
-    /// Pooled inputs `[n, D]` to logits `[n, experts]`.
-    pub fn logits(&self, tape: &mut Tape<'_>, pooled: &Var) -> Var {
+    /// Pooled inputs `[n, D]` to head weights: of all experts by the gate, or of the one that `pick` says, without a
+    /// gradient to the gate.
+    pub fn mix(&self, tape: &mut Tape<'_>, pooled: &Var, experts: &Tensor, pick: Option<&Pick>) -> HeadMix {
         let rows = tape.batch_norm(pooled, self.norm);
-        let hidden = tape.linear(&rows, self.fc1[0], self.fc1[1], Activation::Tanh, self.dropout);
-        tape.linear(&hidden, self.fc2[0], self.fc2[1], Activation::Identity, 0.0)
+        match pick {
+            Some(pick) => tape.pick_by_gate(&rows, &self.network, experts, pick),
+            None => {
+                let logits = tape.gate_logits(&rows, &self.network);
+                tape.mix_experts(&logits, experts)
+            }
+        }
     }
 }

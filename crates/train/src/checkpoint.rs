@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
 use mae_data::Vocab;
 use mae_data::bpe::Codes;
@@ -45,35 +48,99 @@ pub struct RunState {
 }
 
 /// What text a model reads and writes; stored with it.
-pub struct TextSide<'a> {
+#[derive(Clone)]
+pub struct TextSide {
     /// Source dictionary.
-    pub source: &'a Vocab,
+    pub source: Arc<Vocab>,
     /// Target dictionary.
-    pub target: &'a Vocab,
+    pub target: Arc<Vocab>,
     /// BPE codes.
-    pub codes: Option<&'a Codes>,
+    pub codes: Option<Codes>,
 }
 
-/// Writes a model folder under `name`; an older one of that name is replaced only when the new one is complete.
-pub fn save_model(run: &Path, name: &str, model: &Translator, text: &TextSide<'_>) -> Result<PathBuf> {
-    replace(run, name, |aside| Ok(folder::save(aside, model, text.source, text.target, text.codes)?))
+/// A model as it was at some moment, ready to be written while training goes on.
+pub struct Snapshot {
+    model: folder::Snapshot,
+    /// Adam's moments by name, and the state of the run: what a run needs to go on.
+    resume: Option<(Vec<NamedTensor>, RunState)>,
 }
 
-/// Writes `checkpoint_last`: model, moments and state.
-pub fn save_last(run: &Path, learner: &Learner, text: &TextSide<'_>, state: &RunState) -> Result<PathBuf> {
-    replace(run, LAST, |aside| {
-        folder::save(aside, &learner.model, text.source, text.target, text.codes)?;
+/// Name, shape, values.
+type NamedTensor = (String, Vec<usize>, Vec<f32>);
+
+impl Snapshot {
+    /// Of the model alone.
+    pub fn of_model(model: &Translator) -> Self {
+        Self { model: folder::Snapshot::of(model), resume: None }
+    }
+
+    /// Of the model, the moments and the state of the run.
+    pub fn of_run(learner: &Learner, state: &RunState) -> Self {
         let mut tensors = Vec::new();
         for moments in learner.moments() {
             for (part, values) in ["first", "second"].into_iter().zip(moments.to_host()) {
                 tensors.push((format!("{}.{part}", group_name(moments.group())), vec![values.len()], values));
             }
         }
-        folder::write_tensors(&aside.join(MOMENTS), &tensors, BTreeMap::new())?;
         let state = RunState { format: STATE_FORMAT, ..state.clone() };
-        let json = serde_json::to_string_pretty(&state).expect("a state can always be written as JSON");
-        Ok(folder::write_aside(&aside.join(STATE), json.as_bytes())?)
-    })
+        Self { model: folder::Snapshot::of(&learner.model), resume: Some((tensors, state)) }
+    }
+
+    /// Writes the folder `name` of `run`; an older one of that name is replaced only when the new one is complete.
+    pub fn write(&self, run: &Path, name: &str, text: &TextSide) -> Result<PathBuf> {
+        replace(run, name, |aside| {
+            self.model.save(aside, &text.source, &text.target, text.codes.as_ref())?;
+            let Some((moments, state)) = &self.resume else { return Ok(()) };
+            folder::write_tensors(&aside.join(MOMENTS), moments, BTreeMap::new())?;
+            let json = serde_json::to_string_pretty(state).expect("a state can always be written as JSON");
+            Ok(folder::write_aside(&aside.join(STATE), json.as_bytes())?)
+        })
+    }
+}
+
+/// Writes checkpoints one after the other on a thread of its own, so that training goes on meanwhile.
+pub struct Writer {
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+type Job = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// Snapshots that may wait to be written; more would fill the memory.
+const WAITING: usize = 2;
+
+impl Writer {
+    /// Starts the thread.
+    pub fn new() -> Self {
+        let (jobs, todo) = sync_channel::<Job>(WAITING);
+        let thread = std::thread::spawn(move || todo.into_iter().try_for_each(|job| job()));
+        Self { jobs: Some(jobs), thread: Some(thread) }
+    }
+
+    /// Hands over a job. An error of an earlier one comes back here or from [`Self::finish`].
+    pub fn hand_over(&mut self, job: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+        let taken = self.jobs.as_ref().map(|jobs| jobs.send(Box::new(job)));
+        // The thread ends early only with an error.
+        if matches!(taken, Some(Ok(()))) { Ok(()) } else { self.finish() }
+    }
+
+    /// Waits until everything is written.
+    pub fn finish(&mut self) -> Result<()> {
+        self.jobs = None;
+        self.thread.take().map_or(Ok(()), |thread| thread.join().expect("writing does not panic"))
+    }
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.finish().ok();
+    }
 }
 
 /// Continues from `checkpoint_last` of the folder `run`, if there is one: fills the learner, gives the state.

@@ -44,7 +44,7 @@ pub enum Event {
     Train(TrainLine),
     /// The model was validated.
     Valid(Validation),
-    /// A checkpoint was written; not written to the log.
+    /// A checkpoint is being written; not written to the log.
     Saved {
         /// Where.
         folder: PathBuf,

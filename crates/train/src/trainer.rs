@@ -10,7 +10,7 @@ use mae_data::bpe::Codes;
 use mae_data::sampler::TooLong;
 use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
 
-use crate::checkpoint::{self, RunState, TextSide};
+use crate::checkpoint::{self, RunState, Snapshot, TextSide, Writer};
 use crate::config::{Metric, RunConfig};
 use crate::learner::{Learner, PendingUpdate};
 use crate::log::{Event, JsonLog};
@@ -36,6 +36,8 @@ pub struct Trainer<'a> {
     pub validator: Option<Box<dyn Validator + 'a>>,
     /// Set from outside to stop after the current update.
     pub stop: &'a AtomicBool,
+    /// Writes the checkpoints.
+    pub writer: Writer,
 }
 
 /// Batches that are packed before they are needed.
@@ -125,6 +127,7 @@ impl Trainer<'_> {
                 break outcome;
             }
         };
+        self.writer.finish()?;
         Ok((self.learner, outcome))
     }
 
@@ -188,13 +191,12 @@ impl Trainer<'_> {
         state.position = 0;
         self.save(state, tell)?;
         if train.keep_last_epochs > 0 {
-            checkpoint::save_model(
-                &self.folder,
-                &format!("checkpoint{finished}"),
-                &self.learner.model,
-                &self.text(),
-            )?;
-            checkpoint::prune_epochs(&self.folder, train.keep_last_epochs)?;
+            let snapshot = Snapshot::of_model(&self.learner.model);
+            let (folder, text, keep) = (self.folder.clone(), self.text(), train.keep_last_epochs);
+            self.writer.hand_over(move || {
+                snapshot.write(&folder, &format!("checkpoint{finished}"), &text)?;
+                checkpoint::prune_epochs(&folder, keep)
+            })?;
         }
         Ok(None)
     }
@@ -264,18 +266,33 @@ impl Trainer<'_> {
         let is_best = validation.is_best;
         tell(Event::Valid(validation))?;
         if is_best {
-            let folder = checkpoint::save_model(&self.folder, checkpoint::BEST, model, &self.text())?;
-            tell(Event::Saved { folder, num_updates: state.counters.updates })?;
+            let snapshot = Snapshot::of_model(model);
+            self.write(snapshot, checkpoint::BEST, state, tell)?;
         }
         Ok(())
     }
 
-    fn save(&self, state: &RunState, tell: &mut impl FnMut(Event) -> Result<()>) -> Result<()> {
-        let folder = checkpoint::save_last(&self.folder, &self.learner, &self.text(), state)?;
-        tell(Event::Saved { folder, num_updates: state.counters.updates })
+    fn save(&mut self, state: &RunState, tell: &mut impl FnMut(Event) -> Result<()>) -> Result<()> {
+        let snapshot = Snapshot::of_run(&self.learner, state);
+        self.write(snapshot, checkpoint::LAST, state, tell)
     }
 
-    fn text(&self) -> TextSide<'_> {
-        TextSide { source: &self.train.src_vocab, target: &self.train.tgt_vocab, codes: self.codes }
+    /// Has a snapshot written while training goes on.
+    fn write(
+        &mut self,
+        snapshot: Snapshot,
+        name: &'static str,
+        state: &RunState,
+        tell: &mut impl FnMut(Event) -> Result<()>,
+    ) -> Result<()> {
+        self.learner.model.params().device().check()?;
+        let (folder, text) = (self.folder.clone(), self.text());
+        self.writer.hand_over(move || snapshot.write(&folder, name, &text).map(|_| ()))?;
+        tell(Event::Saved { folder: self.folder.join(name), num_updates: state.counters.updates })
+    }
+
+    fn text(&self) -> TextSide {
+        let (source, target) = (self.train.src_vocab.clone(), self.train.tgt_vocab.clone());
+        TextSide { source, target, codes: self.codes.cloned() }
     }
 }

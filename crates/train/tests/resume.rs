@@ -51,6 +51,7 @@ fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner
         folder: folder.to_owned(),
         validator: None,
         stop: &stop,
+        writer: mae_train::checkpoint::Writer::new(),
     };
     let mut seen = Vec::new();
     let (learner, outcome) = trainer

@@ -267,6 +267,7 @@ fn train_and_show(
         folder: args.save_dir.clone(),
         validator,
         stop: &stop,
+        writer: mae_train::checkpoint::Writer::new(),
     };
     let mut display = Display { json: args.json, bar: ProgressBar::hidden(), folder: &args.save_dir };
     let (_, outcome) = trainer.run(|event| display.show(event))?;

@@ -148,6 +148,7 @@ impl Quickstart {
             folder: run.clone(),
             validator: None,
             stop: &stop,
+            writer: mae_train::checkpoint::Writer::new(),
         };
         let (learner, _) = trainer.run(|event| match event {
             Event::Update { .. } => bar.inc(1),

@@ -34,7 +34,8 @@ sources![
     "mixture",
     "norm",
     "optim",
-    "pool"
+    "pool",
+    "product"
 ];
 
 /// A kernel file with the macros it is compiled with.
@@ -63,20 +64,21 @@ impl Unit {
         Self { file, macros }
     }
 
-    /// Every kernel file. The attention files, of which each kind of attention has its own version, in enough versions
-    /// to have every line compiled: all kinds with heads of 64, and one kind for each other way to handle a width.
-    pub fn every_file() -> Vec<Self> {
-        let attention = |name: &str| name.starts_with("attention");
-        let plain = SOURCES.iter().filter(|(name, _)| !attention(name)).map(|&(name, _)| Self::plain(name));
-        let kinds = (0..12).map(|i| (64, i & 1 != 0, i & 2 != 0, i / 4));
-        let kinds: Vec<_> =
-            kinds.chain([(5, true, true, 2), (32, false, true, 1), (128, true, false, 0)]).collect();
-        let versions = SOURCES.iter().filter(|(name, _)| attention(name)).flat_map(|&(name, _)| {
-            kinds.iter().map(move |&(head, causal, dropout, weights)| {
-                Self::attention(name, head, causal, dropout, weights)
-            })
-        });
-        plain.chain(versions).collect()
+    /// Every kernel file; the attention files, which have a version for each kind of attention, in the versions that
+    /// the kernel suite needs: all kinds for one width of heads, and some kinds for others. In f32 the one width is
+    /// small, because NVRTC takes long over the straight code of wide heads.
+    pub fn every_file(bf16: bool) -> Vec<Self> {
+        let (width, more) = match bf16 {
+            true => (64, [(5, true, true, 2), (32, false, true, 1), (128, true, false, 0)].as_slice()),
+            false => (16, [(5, true, true, 2), (64, false, true, 1), (64, true, true, 2)].as_slice()),
+        };
+        let kinds = (0..12).map(|i| (width, i & 1 != 0, i & 2 != 0, i / 4));
+        let kinds: Vec<_> = kinds.chain(more.iter().copied()).collect();
+        let versions = |&(file, _): &(&'static str, &str)| match file.starts_with("attention") {
+            true => kinds.iter().map(|&(w, c, d, weights)| Self::attention(file, w, c, d, weights)).collect(),
+            false => vec![Self::plain(file)],
+        };
+        SOURCES.iter().flat_map(versions).collect()
     }
 
     /// Compiles for compute capability `major.minor`, without a GPU and without the disk.

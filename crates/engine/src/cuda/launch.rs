@@ -1,12 +1,12 @@
 //! Kernel arguments and launches.
 
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
+use rayon::prelude::*;
 
 use super::compile::{Unit, machine_code};
-use super::memory::{Block, Dtype, Ptr};
+use super::memory::{Dtype, Ptr};
 use super::{Gpu, Live};
 use crate::rng;
 use crate::{Error, Result};
@@ -177,6 +177,15 @@ impl Gpu {
         Ok(module)
     }
 
+    /// Compiles every kernel file, using all cores, unless the cache has them; gives the number of versions.
+    pub(crate) fn compile_all(&self) -> Result<usize> {
+        let bf16 = self.act() == Dtype::Bf16;
+        let units = Unit::every_file(bf16);
+        let compile = |unit: &Unit| machine_code(unit, bf16, self.capability).map(drop);
+        units.par_iter().with_max_len(1).try_for_each(compile)?;
+        Ok(units.len())
+    }
+
     /// The random numbers of an op, as kernels see them.
     pub(crate) fn stream_argument(&self, stream: rng::Stream) -> Stream {
         let (key, stream) = stream.address();
@@ -192,11 +201,4 @@ impl Gpu {
             scale: dropout.scale,
         })
     }
-}
-
-/// A block with `values`.
-pub(crate) fn block_of<T: super::memory::Plain>(gpu: &Arc<Gpu>, values: &[T]) -> Block {
-    let block = Block::new(gpu, size_of_val(values));
-    block.write(0, values);
-    block
 }

@@ -1,6 +1,7 @@
 //! Device memory: recycled blocks, and copies between the host and the device.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{result, sys};
@@ -56,7 +57,11 @@ pub(crate) enum Arena {
 pub(crate) struct Pool {
     free: Mutex<[BTreeMap<usize, Vec<u64>>; 2]>,
     held: Mutex<usize>,
+    /// [`FILLED`] and a byte, or 0.
+    filling: AtomicU32,
 }
+
+const FILLED: u32 = 0x100;
 
 /// Blocks are rounded up to one of eight sizes per doubling.
 fn size_class(bytes: usize) -> usize {
@@ -98,6 +103,11 @@ impl Pool {
                 }
             }
         }
+    }
+
+    /// From now on new blocks are filled with `byte`, so that the kernel suite sees what no kernel has written.
+    pub(crate) fn fill_new_blocks(&self, byte: u8) {
+        self.filling.store(FILLED | u32::from(byte), Ordering::Relaxed);
     }
 
     /// Bytes taken from the device.
@@ -142,6 +152,12 @@ impl Block {
             }),
             false => 0,
         };
+        let filling = gpu.pool.filling.load(Ordering::Relaxed);
+        if filling != 0 && gpu.ready() {
+            let class = size_class(bytes.max(1));
+            // SAFETY: a block is as long as its size class.
+            gpu.note(unsafe { result::memset_d8_async(address, filling as u8, class, gpu.stream()) });
+        }
         Self { gpu: gpu.clone(), address, bytes, arena }
     }
 
@@ -151,10 +167,6 @@ impl Block {
 
     pub(crate) fn ptr(&self) -> Ptr {
         Ptr(self.address)
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Sets all bytes to 0, in stream order.

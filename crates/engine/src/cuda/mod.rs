@@ -11,6 +11,7 @@
 //! | `profile` | the time of each kernel and product |
 //! | `graph` | passes captured once and replayed |
 //! | `ops` | the GPU's side of every op |
+//! | [`suite`] | every op against the CPU |
 //!
 //! Errors stick: the first one is kept, what is asked for afterwards is not done, and [`crate::Device::check`] tells.
 //! So ops need not return results, as they need not wait for the device.
@@ -23,6 +24,7 @@ pub(crate) mod memory;
 pub(crate) mod ops;
 pub(crate) mod product;
 pub mod profile;
+pub mod suite;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -11,6 +11,8 @@ use std::sync::Mutex;
 use cudarc::cublaslt::{result, sys};
 
 use super::Gpu;
+use super::compile::Unit;
+use super::launch::Shape;
 use super::memory::{Dtype, Ptr};
 use crate::{Error, Result};
 
@@ -40,8 +42,6 @@ pub(crate) enum Epilogue {
     Bias,
     /// Adds the bias, then max(0, z).
     BiasRelu,
-    /// Also sums the columns of A's stored rows: Σ over k of the first factor, which is the bias' gradient.
-    BiasGradient,
 }
 
 /// C `[m, n]` = A `[m, k]` · B `[k, n]`, or C += A·B.
@@ -54,7 +54,6 @@ pub(crate) struct Product {
     pub(crate) out: Dtype,
     pub(crate) add: bool,
     pub(crate) epilogue: Epilogue,
-    /// Bias or bias gradient.
     pub(crate) bias: Ptr,
 }
 
@@ -79,7 +78,8 @@ struct Plan {
 pub(crate) struct Products {
     handle: sys::cublasLtHandle_t,
     workspace: u64,
-    plans: Mutex<HashMap<Key, Plan>>,
+    /// `None`: the library has no product for this.
+    plans: Mutex<HashMap<Key, Option<Plan>>>,
 }
 
 /// NVIDIA's advice for Hopper.
@@ -104,25 +104,37 @@ impl Gpu {
         }
         let [m, n, k] = product.size;
         let name = || format!("product [{m}, {k}]·[{k}, {n}] {:?}", product.out);
-        if let Err(error) = self.timed(name, || self.try_product(product)) {
-            self.fail(Error::Gpu(format!("product [{m}, {k}]·[{k}, {n}] ({:?}): {error}", product.epilogue)));
+        match self.timed(name, || self.try_product(product)) {
+            Ok(true) => {}
+            Ok(false) => self.plain_product(product),
+            Err(error) => {
+                let what = format!("product [{m}, {k}]·[{k}, {n}] ({:?})", product.epilogue);
+                self.fail(Error::Gpu(format!("{what}: {error}")));
+            }
         }
     }
 
-    fn try_product(&self, p: &Product) -> std::result::Result<(), result::CublasError> {
-        let key = Key {
+    fn plans(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Option<Plan>>> {
+        self.products.plans.lock().expect("no product panics")
+    }
+
+    fn key(&self, p: &Product) -> Key {
+        Key {
             size: p.size,
             transposed: [p.a.transposed, p.b.transposed],
             input: self.act(),
             out: p.out,
             epilogue: p.epilogue,
-        };
-        let mut plans = self.products.plans.lock().expect("no product panics");
-        if !plans.contains_key(&key) {
-            let plan = plan(self.products.handle, &key, p)?;
-            plans.insert(key, plan);
         }
-        let plan = &plans[&key];
+    }
+
+    /// `false` if the library has no such product.
+    fn try_product(&self, p: &Product) -> std::result::Result<bool, result::CublasError> {
+        let key = self.key(p);
+        let mut plans = self.plans();
+        let Some(plan) = plans.entry(key).or_insert_with(|| plan(self.products.handle, &key, p)) else {
+            return Ok(false);
+        };
         if p.epilogue != Epilogue::Nothing {
             use sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER as POINTER;
             // SAFETY: the attribute is a pointer; the lock keeps others from changing it before the call below.
@@ -150,7 +162,40 @@ impl Gpu {
                 WORKSPACE,
                 self.stream().cast(),
             )
-        }
+        }?;
+        Ok(true)
+    }
+
+    /// The product by a kernel of our own: slower, for any size.
+    fn plain_product(&self, p: &Product) {
+        let [m, n, k] = p.size.map(|n| n as u32);
+        let strides = |factor: &Factor| {
+            let cols = factor.cols as u32;
+            if factor.transposed { (1, cols) } else { (cols, 1) }
+        };
+        let ((a_row, a_step), (b_row, b_step)) = (strides(&p.a), strides(&p.b));
+        let bias = if p.epilogue == Epilogue::Nothing { Ptr::NULL } else { p.bias };
+        let kernel = if p.out == self.act() { "product_act" } else { "product_float" };
+        self.launch(
+            &Unit::plain("product"),
+            kernel,
+            Shape::grid([p.size[1].div_ceil(16), p.size[0].div_ceil(16)], 256),
+            &[
+                &p.a.ptr,
+                &a_row,
+                &a_step,
+                &p.b.ptr,
+                &b_row,
+                &b_step,
+                &p.c,
+                &u32::from(p.add),
+                &bias,
+                &u32::from(p.epilogue == Epilogue::BiasRelu),
+                &m,
+                &n,
+                &k,
+            ],
+        );
     }
 }
 
@@ -173,7 +218,12 @@ unsafe fn attribute<T>(
     }
 }
 
-fn plan(
+/// `None` if the library has no such product.
+fn plan(handle: sys::cublasLtHandle_t, key: &Key, p: &Product) -> Option<Plan> {
+    try_plan(handle, key, p).ok()
+}
+
+fn try_plan(
     handle: sys::cublasLtHandle_t,
     key: &Key,
     p: &Product,
@@ -194,8 +244,6 @@ fn plan(
         Epilogue::Nothing => E::CUBLASLT_EPILOGUE_DEFAULT,
         Epilogue::Bias => E::CUBLASLT_EPILOGUE_BIAS,
         Epilogue::BiasRelu => E::CUBLASLT_EPILOGUE_RELU_BIAS,
-        // Their B is our A.
-        Epilogue::BiasGradient => E::CUBLASLT_EPILOGUE_BGRADB,
     };
     // SAFETY: each attribute gets a value of its type: i32 operations, the epilogue, a data type.
     unsafe {

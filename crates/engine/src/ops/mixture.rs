@@ -5,7 +5,9 @@
 //! expert is taking one row of M.
 
 use crate::cpu::{for_rows, math, vectorised};
-use crate::{Ids, Segments, Tape, Tensor, Var};
+use crate::cuda::ops::mixture as gpu_ops;
+use crate::ops::linear::Activation;
+use crate::{Ids, ParamId, Segments, Tape, Tensor, Var};
 
 /// Which expert a row takes when it takes only one.
 #[derive(Clone, Debug)]
@@ -22,6 +24,17 @@ pub enum Pick {
     Given(Ids),
 }
 
+/// The network of a gate: logits = W₂·dropout(tanh(W₁·x + b₁)) + b₂.
+#[derive(Clone, Copy, Debug)]
+pub struct GateNetwork {
+    /// W₁ `[hidden, D]` and b₁.
+    pub fc1: [ParamId; 2],
+    /// W₂ `[E, hidden]` and b₂.
+    pub fc2: [ParamId; 2],
+    /// Dropout of the hidden units.
+    pub dropout: f32,
+}
+
 /// Head weights `[n, H]` and the gates `[n, E]` they came from.
 pub struct HeadMix {
     /// w.
@@ -31,10 +44,31 @@ pub struct HeadMix {
 }
 
 impl Tape<'_> {
+    /// Logits `[n, E]` of a gate's network; x `[n, D]`.
+    pub fn gate_logits(&mut self, x: &Var, network: &GateNetwork) -> Var {
+        let GateNetwork { fc1, fc2, dropout } = network;
+        let hidden = self.linear(x, fc1[0], fc1[1], Activation::Tanh, *dropout);
+        self.linear(&hidden, fc2[0], fc2[1], Activation::Identity, 0.0)
+    }
+
+    /// One expert per row by a gate's network: [`Tape::gate_logits`], then [`Tape::pick_experts`]. No gradient flows to
+    /// the gate.
+    pub fn pick_by_gate(&mut self, x: &Var, network: &GateNetwork, experts: &Tensor, pick: &Pick) -> HeadMix {
+        if let Some(gpu) = self.gpu().filter(|_| gpu_ops::fits(self, network)) {
+            let dropout = self.next_dropout(network.dropout);
+            // The second layer drops nothing, and has its number all the same.
+            self.next_stream();
+            let streams = (dropout, self.next_stream());
+            return gpu_ops::pick_by_gate(self, &gpu, x, network, experts, pick, streams);
+        }
+        let logits = self.gate_logits(x, network);
+        self.pick_experts(&logits, experts, pick)
+    }
+
     /// `g = softmax(logits)`, `w = g·M`; logits `[n, E]`, M `[E, H]`.
     pub fn mix_experts(&mut self, logits: &Var, experts: &Tensor) -> HeadMix {
         if let Some(gpu) = self.gpu() {
-            return crate::cuda::ops::mixture::mix_experts(self, &gpu, logits, experts);
+            return gpu_ops::mix_experts(self, &gpu, logits, experts);
         }
         let gates = self.gates(logits, experts);
         let (heads, count) = (experts.cols(), experts.rows());
@@ -85,15 +119,7 @@ impl Tape<'_> {
         if let Some(gpu) = self.gpu() {
             let stream = self.next_stream();
             let rows = logits.rows();
-            return crate::cuda::ops::mixture::pick_experts(
-                self,
-                &gpu,
-                rows,
-                Some(logits),
-                experts,
-                pick,
-                stream,
-            );
+            return gpu_ops::pick_experts(self, &gpu, rows, Some(logits), experts, pick, stream);
         }
         let gates = self.gates(logits, experts);
         let chosen = self.choose(&gates, pick);
@@ -104,7 +130,7 @@ impl Tape<'_> {
     pub fn pick_ungated(&mut self, rows: usize, experts: &Tensor, pick: &Pick) -> HeadMix {
         if let Some(gpu) = self.gpu() {
             let stream = self.next_stream();
-            return crate::cuda::ops::mixture::pick_experts(self, &gpu, rows, None, experts, pick, stream);
+            return gpu_ops::pick_experts(self, &gpu, rows, None, experts, pick, stream);
         }
         let even = vec![1.0 / experts.rows() as f32; rows * experts.rows()];
         let gates = Tensor::from_host(self.device(), [rows, experts.rows()], &even);

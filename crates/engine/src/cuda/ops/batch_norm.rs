@@ -6,7 +6,7 @@ use super::linear::record;
 use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
 use crate::cuda::launch::Shape;
-use crate::cuda::memory::Block;
+use crate::cuda::memory::{Block, Ptr};
 use crate::ops::batch_norm::BatchNorm;
 use crate::tape::RealRows;
 use crate::{Tape, Var};
@@ -30,7 +30,7 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
     let parts = parts(rows);
     let floats = |len: usize| tape.device().scratch_floats(len);
     let partials = floats(parts * 2 * cols);
-    let [mean, scale, new_mean, new_var] = std::array::from_fn(|_| floats(cols));
+    let [mean, scale] = std::array::from_fn(|_| floats(cols));
     let y = tape.device().scratch(rows * cols);
     let sizes = [rows as u32, cols as u32, parts as u32];
     if training {
@@ -42,6 +42,9 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
         );
     }
     let params = tape.params;
+    // Running statistics move where they are: only this op reads them.
+    let running = [norm.running_mean, norm.running_var].map(|id| params.master(id));
+    let moved = if training { running } else { [Ptr::NULL; 2] };
     gpu.launch(
         &unit(),
         "batch_norm_forward",
@@ -53,22 +56,18 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
             &sizes[2],
             &params.master(norm.weight),
             &params.master(norm.bias),
-            &params.master(norm.running_mean),
-            &params.master(norm.running_var),
+            &running[0],
+            &running[1],
             &mean.ptr(),
             &scale.ptr(),
-            &new_mean.ptr(),
-            &new_var.ptr(),
+            &moved[0],
+            &moved[1],
             &u32::from(training),
             &y.ptr(),
             &sizes[0],
             &sizes[1],
         ],
     );
-    if training {
-        tape.update(norm.running_mean, new_mean);
-        tape.update(norm.running_var, new_var);
-    }
     let tracked = x.tracked() || tape.is_free(norm.weight) || tape.is_free(norm.bias);
     let y = tape.output([rows, cols], y, tracked);
     let x = x.clone();

@@ -54,7 +54,7 @@ pub(crate) fn cross_entropy(
         gpu.product(&product);
         let gradient_wanted = free || dx.is_some();
         let row_bytes = types * gpu.act().size();
-        let keeps = gradient_wanted && types % 8 == 0 && row_bytes <= SHARED_LIMIT;
+        let keeps = gradient_wanted && types.is_multiple_of(8) && row_bytes <= SHARED_LIMIT;
         let shape = Shape::of(n, if types <= 8192 { 256 } else { 512 });
         gpu.launch(
             &unit(),

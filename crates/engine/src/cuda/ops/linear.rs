@@ -56,7 +56,9 @@ pub(crate) fn linear(
     let output = (act != Activation::Identity || dropout.is_some()).then_some(output);
     self::record(tape, gpu.clone(), &y, move |gpu, backward, dz| {
         let y = output.as_ref().map_or(Ptr::NULL, |output| output.ptr());
-        slope_and_bias(gpu, backward, &dz, y, [rows, cols], bias, act, dropout);
+        if y != Ptr::NULL {
+            slope_and_bias(gpu, backward, &dz, y, [rows, cols], bias, act, dropout);
+        }
         let (dw, held) = backward.param_target(weight);
         if dw != Ptr::NULL {
             gpu.product(&Product {
@@ -83,6 +85,12 @@ pub(crate) fn linear(
                 bias: Ptr::NULL,
             });
         }
+        if y == Ptr::NULL {
+            // dZ is dY: only the sums of its columns are left to make, and nothing waits for them. (cuBLASLt can make
+            // them on the way to dW, but takes longer for both than kernels of our own.)
+            let (target, held) = backward.param_target(bias);
+            backward.sums.push_rows(gpu, dz, [rows, cols], target, held);
+        }
     });
     y
 }
@@ -105,6 +113,12 @@ fn kind(act: Activation) -> u32 {
     }
 }
 
+/// How rows are cut for sums of columns: up to 100 parts, and the rows of one.
+pub(super) fn parts(rows: usize) -> (usize, usize) {
+    let rows_per_part = 64 * rows.div_ceil(6400).max(1);
+    (rows.div_ceil(rows_per_part), rows_per_part)
+}
+
 /// dY becomes dZ in place, and the sums of its columns the gradient of the bias.
 #[expect(clippy::too_many_arguments, reason = "one kernel's arguments")]
 fn slope_and_bias(
@@ -117,14 +131,9 @@ fn slope_and_bias(
     act: Activation,
     dropout: Option<Dropout>,
 ) {
-    // Up to 100 parts.
-    let rows_per_part = 64 * rows.div_ceil(6400);
-    let parts = rows.div_ceil(rows_per_part);
+    let (parts, rows_per_part) = parts(rows);
     let (target, held) = backward.param_target(bias);
     let wanted = target != Ptr::NULL;
-    if !wanted && y == Ptr::NULL {
-        return;
-    }
     let partials = wanted.then(|| backward.device().scratch_floats(parts * cols));
     let partials_ptr = partials.as_ref().map_or(Ptr::NULL, Buffer::ptr);
     gpu.launch(
@@ -143,6 +152,6 @@ fn slope_and_bias(
         ],
     );
     if let Some(partials) = partials {
-        backward.sums.push(ColumnSum::new(partials.ptr(), target, [parts, cols, cols], held), partials);
+        backward.sums.push(gpu, ColumnSum::new(partials.ptr(), target, [parts, cols, cols], held), partials);
     }
 }

@@ -6,7 +6,6 @@ use crate::cuda::compile::Unit;
 use crate::cuda::launch::{Argument, Shape};
 use crate::cuda::memory::{Block, Event, Pinned, Ptr};
 use crate::cuda::{Gpu, Live};
-use crate::device::Buffer;
 use crate::optim::Adam;
 use crate::{Error, Result};
 
@@ -22,17 +21,6 @@ const NORM_PARTS: usize = 1056;
 /// f32 to the type of activations.
 pub(crate) fn to_act(gpu: &Arc<Gpu>, from: Ptr, to: Ptr, count: usize) {
     gpu.launch(&unit(), "to_act", flat(count), &[&from, &to, &(count as u64)]);
-}
-
-/// New running statistics; those that are not numbers are not taken over.
-pub(crate) fn take_over(gpu: &Arc<Gpu>, values: &Buffer, to: Ptr) {
-    let (elementwise, count) = (Unit::plain("elementwise"), values.count());
-    gpu.launch(
-        &elementwise,
-        "take_over",
-        Shape::of(count.div_ceil(256), 256),
-        &[&values.ptr(), &to, &(count as u32)],
-    );
 }
 
 /// Constants of Adam, as the kernel takes them.

@@ -143,7 +143,7 @@ fn back(
         let [(d_gamma, add_gamma), (d_beta, add_beta)] = targets;
         let sizes = [parts, cols, 2 * cols];
         let second = ColumnSum::new(partials.ptr().plus(4 * cols), d_beta, sizes, add_beta);
-        backward.sums.push(ColumnSum::new(partials.ptr(), d_gamma, sizes, add_gamma), partials);
-        backward.sums.push_also(second);
+        backward.sums.push(gpu, ColumnSum::new(partials.ptr(), d_gamma, sizes, add_gamma), partials);
+        backward.sums.push_also(gpu, second);
     }
 }

@@ -174,7 +174,9 @@ fn forward_head(
     let first = plan.queries.range(sentence).start;
     let k = plan.head_width();
     let h = Head::new(plan, inputs, sentence, head);
-    let dropped = |i: usize| plan.weight(sentence, first + i, head) == 0.0;
+    // The gradient of a weight needs the log-sums of its head, even where the weight is 0.
+    let every_head = plan.tracked_weights().is_some();
+    let dropped = |i: usize| !every_head && plan.weight(sentence, first + i, head) == 0.0;
     if matches!(plan.weights, HeadWeights::One) || !(0..h.queries).all(dropped) {
         h.transpose(h.k, scale(k), keys_t);
     }

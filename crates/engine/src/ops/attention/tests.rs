@@ -125,3 +125,33 @@ fn a_dropped_head_takes_no_part() {
     }
     assert!(gradient.iter().any(|&g| g != 0.0));
 }
+
+/// The output is linear in the weights, so their gradient does not depend on them: not even where one is 0.
+#[test]
+fn a_weight_of_zero_has_its_gradient() {
+    let (heads, width, rows, group) = (2, 8, 5, GroupId(0));
+    let gradient_at = |weight: f32| {
+        let device = Device::cpu();
+        let mut builder = ParamsBuilder::default();
+        let qkv = builder.matrix("qkv".into(), [rows, 3 * width], group);
+        let w = builder.matrix("w".into(), [1, heads], group);
+        let mut params = builder.finish(&device);
+        params.set("qkv", &random(6, rows, 3 * width).to_host()).unwrap();
+        params.set("w", &[weight, 2.0]).unwrap();
+        let mut gradients = params.gradients();
+        let mut tape = Tape::training(&params, &mut gradients, GroupSet::of(&[group]), Rng::new(1, 1));
+        let (inputs, weights) =
+            (Inputs::Packed(tape.parameter(qkv)), HeadWeights::PerSentence(tape.parameter(w)));
+        let (queries, keys) = (segments(&[0, 5]), segments(&[0, 5]));
+        let attention = Attention { heads, causal: true, dropout: 0.2, queries, keys, weights };
+        let out = tape.attention(&inputs, attention);
+        let mut gradient = device.scratch(rows * width);
+        gradient.write(0, &random(7, rows, width).to_host());
+        tape.seed(&out, gradient);
+        tape.backward();
+        gradients.get(&params, "w").unwrap().unwrap()
+    };
+    for (zero, half) in gradient_at(0.0).iter().zip(gradient_at(0.5)) {
+        assert!((zero - half).abs() < 1e-5, "{zero} at 0, {half} at 0.5");
+    }
+}

@@ -1,0 +1,47 @@
+//! `mae doctor`: what this machine computes with, whether it computes right, and how fast.
+
+mod kernels;
+mod machine;
+
+use std::process::ExitCode;
+
+const EXAMPLE: &str = "\
+What is here, and how fast it is:
+
+    mae doctor
+
+Every op of the GPU against the CPU; exit code 1 if one is wrong:
+
+    mae doctor --kernels
+    mae doctor --kernels --filter attention --numbers f32
+
+MAE_CUDA_LIBS names folders of CUDA's libraries (separated by colons) that are not found otherwise.
+MAE_CACHE names the folder where compiled kernels are kept, if not in your own cache folder.";
+
+/// Check this machine: CUDA's libraries, GPUs, kernels, rates; with --kernels, every op against the CPU.
+///
+/// A GPU is not needed: without one, the reason is told.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Run every op on the GPU and on the CPU and print how far they are apart, the worst last.
+    #[arg(long)]
+    kernels: bool,
+    /// Only ops and cases whose line contains this text.
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "kernels", hide_default_value = true)]
+    filter: String,
+    /// How the GPU computes.
+    #[arg(long, value_name = "TYPE", default_value = "both", requires = "kernels")]
+    numbers: kernels::Modes,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.kernels {
+        true => kernels::run(args.numbers, &args.filter, args.json),
+        false => machine::run(args.json),
+    }
+}

@@ -1,0 +1,116 @@
+//! The kernel suite: every op on a GPU against the CPU, whose ops are the definition.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `case`, `scene` | a case: inputs with names, and a body that calls ops and leaves results |
+//! | `values` | the numbers that both devices start from |
+//! | `compare` | the results of both devices side by side |
+//! | `linear`, `embed`, … | the cases of each op |
+//! | `network` | whole passes, op by op and captured |
+//! | [`speed`] | rates of copies and products |
+//!
+//! A case is run on the CPU and twice on the GPU, where new memory holds garbage of two kinds: what no kernel has
+//! written shows, and both runs must give the same bits. Each op is run in a training pass whose outputs get a random
+//! gradient, then in another whose gradients are added to what is there. Random numbers are functions of their place,
+//! so that both devices drop and draw the same.
+//!
+//! A new op gets a file with its cases, and a line in `all_cases`.
+
+mod attention;
+mod batch_norm;
+mod case;
+mod compare;
+mod embed;
+mod linear;
+mod loss;
+mod mixture;
+mod network;
+mod norms;
+mod optim;
+mod pool;
+mod scene;
+pub mod speed;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use self::case::Case;
+pub use self::compare::Row;
+use self::compare::{Outcome, compare, same_bits};
+use crate::cuda::Gpu;
+use crate::device::{Device, Numbers};
+use crate::{Error, Result};
+
+fn all_cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = [
+        linear::cases(),
+        embed::cases(),
+        attention::cases(),
+        norms::cases(),
+        pool::cases(),
+        batch_norm::cases(),
+        mixture::cases(),
+        loss::cases(),
+        optim::cases(),
+        network::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    // What is wrong with an op shows soonest in small cases.
+    cases.sort_by_key(|case| case.large);
+    cases
+}
+
+/// The GPU of a device.
+fn on(device: &Device) -> Result<&Arc<Gpu>> {
+    device.gpu().ok_or_else(|| Error::NoGpu("this is the CPU".into()))
+}
+
+/// Compiles every kernel file for a GPU, using all cores, unless the cache has them; gives the number of versions.
+pub fn compile_kernels(device: &Device) -> Result<usize> {
+    on(device)?.compile_all()
+}
+
+/// Runs the cases whose op or description contains `filter` on GPU number `ordinal`, and tells `report` each row.
+///
+/// An op that fails is a row, too. An error means that no GPU can be used, or none any more: the driver takes a
+/// program's GPU away after some faults.
+pub fn run(ordinal: usize, numbers: Numbers, filter: &str, mut report: impl FnMut(Row)) -> Result<()> {
+    let cpu = Device::cpu();
+    let mut gpu = Device::cuda(ordinal, numbers)?;
+    compile_kernels(&gpu)?;
+    for case in all_cases().iter().filter(|case| case.matches(numbers, filter)) {
+        let want = case.run(&cpu, numbers);
+        match run_twice(case, &gpu, numbers) {
+            Ok([first, second]) => {
+                compare(case, numbers, &want, &first).into_iter().for_each(&mut report);
+                report(same_bits(case, numbers, &first, &second));
+            }
+            Err(failure) => {
+                report(Row::failed(case, numbers, failure.to_string()));
+                // Errors of a device stick: the next case needs a new one.
+                gpu = Device::cuda(ordinal, numbers)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What new memory is filled with: bytes that make NaN in both number types, and bytes that make 1.3·10⁷.
+const GARBAGE: [u8; 2] = [0xff, 0x4b];
+
+fn run_twice(case: &Case, gpu: &Device, numbers: Numbers) -> Result<[Outcome; 2]> {
+    let run = |byte: u8| {
+        on(gpu)?.pool.fill_new_blocks(byte);
+        // A panic in one op must not hide what is wrong with the others.
+        let outcome = catch_unwind(AssertUnwindSafe(|| case.run(gpu, numbers)))
+            .map_err(|_| Error::Gpu("the op panicked; the message is above".into()));
+        gpu.wait()?;
+        outcome
+    };
+    Ok([run(GARBAGE[0])?, run(GARBAGE[1])?])
+}

@@ -1,0 +1,72 @@
+//! Numbers that both devices start from.
+
+use crate::cuda::memory::Dtype;
+use crate::device::{Buffer, Device, Numbers};
+use crate::{Rng, Var};
+
+/// `count` numbers evenly spread around 0, of variance 1, that the GPU can represent.
+pub(super) fn random(numbers: Numbers, stream: u32, count: usize) -> Vec<f32> {
+    let mut bits = vec![0; count];
+    Rng::new(11, 0).stream(stream).bits16(0, &mut bits);
+    bits.iter().map(|&bits| fit(numbers, (f32::from(bits) / 65_536.0 - 0.5) * 12f32.sqrt())).collect()
+}
+
+/// The nearest number that the GPU can represent.
+pub(super) fn fit(numbers: Numbers, value: f32) -> f32 {
+    match numbers {
+        Numbers::F32 => value,
+        Numbers::Bf16 => f32::from_bits(u32::from(to_bf16(value)) << 16),
+    }
+}
+
+/// Rounds to the nearest bfloat16; of two, to the even one.
+fn to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+/// A gradient for `var`, in its type.
+pub(super) fn gradient_of(device: &Device, var: &Var, values: &[f32]) -> Buffer {
+    let mut buffer = device.scratch_of(var.tensor().dtype(), values.len());
+    match &mut buffer {
+        Buffer::Gpu(gpu) if var.tensor().dtype() == Dtype::Bf16 => {
+            let halves: Vec<u16> = values.iter().map(|&value| to_bf16(value)).collect();
+            gpu.block.write(0, &halves);
+        }
+        _ => buffer.write(0, values),
+    }
+    buffer
+}
+
+/// Boundaries of sentences with these lengths.
+pub(super) fn starts(lengths: &[u32]) -> Vec<u32> {
+    let mut at = 0;
+    let ends = lengths.iter().map(|length| {
+        at += length;
+        at
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bfloat16_rounds_to_nearest_even() {
+        // 1 + 2⁻⁸ lies between two; 1 is the even one. A little more goes up.
+        assert_eq!(fit(Numbers::Bf16, 1.0 + 2f32.powi(-8)), 1.0);
+        assert_eq!(fit(Numbers::Bf16, 1.0 + 1.01 * 2f32.powi(-8)), 1.0 + 2f32.powi(-7));
+        assert_eq!(fit(Numbers::Bf16, -3.0), -3.0);
+        assert_eq!(fit(Numbers::F32, 0.1), 0.1);
+    }
+
+    #[test]
+    fn random_numbers_have_mean_zero_and_variance_one() {
+        let values = random(Numbers::Bf16, 3, 10_007);
+        let mean = values.iter().sum::<f32>() / 10_007.0;
+        let variance = values.iter().map(|v| v * v).sum::<f32>() / 10_007.0;
+        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.03, "{mean} {variance}");
+        assert!(values.iter().all(|&v| v == fit(Numbers::Bf16, v)));
+    }
+}
