@@ -15,21 +15,6 @@
 #define MOMENTUM 0.1f
 #define INFINITE __uint_as_float(0x7f800000u)
 
-// Reads rows row(0) .. row(N) at a thread's columns; null ones read as zeros. All loads are begun before any is used.
-template <u32 N, typename Row>
-__device__ __forceinline__ void load_rows(Row row, u32 at, u32 cols, float v[N][8]) {
-#pragma unroll
-    for (u32 b = 0; b < N; b++) {
-        const act* from = row(b);
-        if (from != nullptr) {
-            load8(from, at, cols, v[b]);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 8; i++) v[b][i] = 0.0f;
-        }
-    }
-}
-
 // Adds a and b up over the groups; thread t < 64 gets the sums of column t.
 __device__ __forceinline__ float2 sum_groups(float a[8], float b[8]) {
     __shared__ alignas(16) float sums[WARPS][2][COLUMNS];

@@ -8,21 +8,6 @@
 #define THREADS 128u
 #define WARPS 4u
 
-// Reads rows row(0) .. row(N) at a thread's columns; null ones read as zeros. All loads are begun before any is used.
-template <u32 N, typename Row>
-__device__ __forceinline__ void load_rows(Row row, u32 at, u32 cols, float v[N][8]) {
-#pragma unroll
-    for (u32 b = 0; b < N; b++) {
-        const act* from = row(b);
-        if (from != nullptr) {
-            load8(from, at, cols, v[b]);
-        } else {
-#pragma unroll
-            for (int i = 0; i < 8; i++) v[b][i] = 0.0f;
-        }
-    }
-}
-
 // y[b] = (1/n_b)·Σ x[t] over the rows t of sentence b; zeros for a sentence without rows. x [rows, cols],
 // y [sentences, cols].
 // launch: grid (sentences, ceil(cols/64)), block 128

@@ -118,6 +118,21 @@ __device__ __forceinline__ void put8(T* row, int at, int cols, float v[8], bool 
     store8(row, at, cols, v);
 }
 
+// Reads rows row(0) .. row(N) at a thread's columns; null ones read as zeros. All loads are begun before any is used.
+template <u32 N, typename Row>
+__device__ __forceinline__ void load_rows(Row row, u32 at, u32 cols, float v[N][8]) {
+#pragma unroll
+    for (u32 b = 0; b < N; b++) {
+        const act* from = row(b);
+        if (from != nullptr) {
+            load8(from, at, cols, v[b]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[b][i] = 0.0f;
+        }
+    }
+}
+
 // ---- random numbers --------------------------------------------------------------------------------------------
 
 // Ten rounds of Philox 4x32: the same numbers as the CPU's.

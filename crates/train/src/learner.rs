@@ -247,7 +247,7 @@ impl Learner {
         })
     }
 
-    /// Asks for a G step alone and waits for it: for benchmarks.
+    /// Asks for a G step alone: for benchmarks.
     pub fn gate_update(&mut self, batches: &[PackedBatch]) -> Result<()> {
         self.gate_step(batches).map(|_| ())
     }

@@ -62,16 +62,21 @@ fn open(name: &str, versions: &[&str]) -> Option<PathBuf> {
     let listed = std::env::var_os("MAE_CUDA_LIBS").is_some();
     let candidates: Vec<PathBuf> =
         if listed { in_folders.chain(bare).collect() } else { bare.chain(in_folders).collect() };
-    candidates.into_iter().find(|path| {
-        // SAFETY: these are NVIDIA's libraries; loading them runs their initialisers, which is what they are for.
-        let library = unsafe {
-            libloading::os::unix::Library::open(
-                Some(path),
-                libloading::os::unix::RTLD_NOW | libloading::os::unix::RTLD_GLOBAL,
-            )
-        };
-        library.map(std::mem::forget).is_ok()
-    })
+    candidates.into_iter().find(|path| load(path))
+}
+
+/// Loads a library for good; `false` if that is not possible.
+#[cfg(unix)]
+fn load(path: &std::path::Path) -> bool {
+    use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+    // SAFETY: these are NVIDIA's libraries; loading them runs their initialisers, which is what they are for.
+    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.map(std::mem::forget).is_ok()
+}
+
+/// GPUs are used on Linux only.
+#[cfg(not(unix))]
+fn load(_path: &std::path::Path) -> bool {
+    false
 }
 
 /// An error that names what is missing.

@@ -89,13 +89,7 @@ fn unit(plan: &Plan, file: &'static str) -> Unit {
         HeadWeights::PerSentence(_) => 1,
         HeadWeights::PerRow(_) => 2,
     };
-    let macros = vec![
-        ("HEAD", plan.head_width() as u32),
-        ("CAUSAL", u32::from(plan.causal)),
-        ("DROPOUT", u32::from(plan.dropout.is_some())),
-        ("WEIGHTS", weights),
-    ];
-    Unit { file, macros }
+    Unit::attention(file, plan.head_width() as u32, plan.causal, plan.dropout.is_some(), weights)
 }
 
 /// Bytes between rows of a tile in shared memory.

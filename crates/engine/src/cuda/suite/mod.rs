@@ -20,6 +20,7 @@ mod attention;
 mod batch_norm;
 mod case;
 mod compare;
+mod decode;
 mod embed;
 mod linear;
 mod loss;
@@ -55,6 +56,7 @@ fn all_cases() -> Vec<Case> {
         mixture::cases(),
         loss::cases(),
         optim::cases(),
+        decode::cases(),
         network::cases(),
     ]
     .into_iter()
