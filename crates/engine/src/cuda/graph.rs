@@ -52,7 +52,8 @@ const MOST_GRAPHS: usize = 256;
 impl<K: Hash + Eq, R: Clone> Replays<K, R> {
     /// Runs the pass `body`, or replays what it did when it last ran under the same `key`. A pass may be replayed if
     /// it reads and writes the same tensors each time; numbers that change must live on the device, as ids, segments,
-    /// the step of `rng` and the `weight` of the loss do. What it returns must be handles to device memory.
+    /// the step of `rng` and the `weight` of the loss do. What it returns must be handles to device memory, to be read before
+    /// another pass runs: captured passes share their memory.
     pub fn run(
         &mut self,
         device: &Device,

@@ -90,7 +90,7 @@ pub(crate) fn require(names: &[&str]) -> Result<()> {
         return Ok(());
     }
     Err(Error::NoGpu(format!(
-        "{} not found; install CUDA 12.8 or later, or name the folder in MAE_CUDA_LIBS",
+        "{} not found; install CUDA 13, or name the folder in MAE_CUDA_LIBS",
         missing.join(" and ")
     )))
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use mae_engine::cpu::gemm;
 use mae_engine::cuda::profile::OpTime;
 use mae_model::Translator;
+use mae_model::config::System;
 use mae_train::Learner;
 use mae_train::plan::Steps;
 use serde::Serialize;
@@ -91,14 +92,18 @@ pub fn run(args: Args) -> Result<()> {
         let data = batches(&args.shape, &config.model, args.max_tokens, args.steps)?;
         let model = Translator::new(&config.model, [args.shape.src_vocab, args.shape.tgt_vocab], &device, 1)?;
         let mut learner = Learner::new(model, &config.train);
-        let gated = config.model.mixture.system.is_gated();
+        // NoBCD learns gates and all the rest in one step.
+        let (steps, warm_up_steps) = match config.model.mixture.system {
+            System::Mae => (&["F", "G"][..], Steps::GThenF),
+            System::Nobcd => (&["joint"][..], Steps::Joint),
+            System::Base | System::Uniform => (&["F"][..], Steps::F),
+        };
         // Untimed: buffers are allocated and caches warm after one step of each kind; a GPU sees every shape twice,
         // runs it once op by op and captures it the second time.
         let warm_up = if device.is_gpu() { [&data[..], &data[..]].concat() } else { data[..1].to_vec() };
         for batch in warm_up.chunks(1) {
-            learner.update(batch, if gated { Steps::GThenF } else { Steps::F }, 1)?.wait()?;
+            learner.update(batch, warm_up_steps, 1)?.wait()?;
         }
-        let steps = if gated { &["F", "G"][..] } else { &["F"][..] };
         let mut rounds: Vec<Vec<Round>> = steps.iter().map(|_| Vec::new()).collect();
         for _ in 0..args.rounds {
             let own: Vec<Timed> =
@@ -170,10 +175,10 @@ fn time(learner: &mut Learner, data: &[mae_data::PackedBatch], step: &str) -> Re
     let begun = Instant::now();
     let mut last = None;
     for batch in data.chunks(1) {
-        if step == "G" {
-            learner.gate_update(batch)?;
-        } else {
-            last = Some(learner.update(batch, Steps::F, 1)?);
+        match step {
+            "G" => learner.gate_update(batch)?,
+            "joint" => last = Some(learner.update(batch, Steps::Joint, 1)?),
+            _ => last = Some(learner.update(batch, Steps::F, 1)?),
         }
     }
     last.map(mae_train::learner::PendingUpdate::wait).transpose()?;

@@ -60,12 +60,12 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
     outcome
 }
 
-/// Scores and tokens of the best continuations of two groups of rows, one of them at its limit.
+/// Scores of the best continuations of two groups of rows, and of the ends of two more.
 fn best(device: &Device, numbers: Numbers, types: usize, count: usize) -> Outcome {
-    let logits = activations(device, numbers, 1, [7, types]);
-    let scores: Vec<f32> = (0..6).map(|row| -0.5 * row as f32).collect();
+    let logits = activations(device, numbers, 1, [8, types]);
+    let scores: Vec<f32> = (0..7).map(|row| -0.5 * row as f32).collect();
     let constraints = Constraints { forbidden: vec![1, 4], penalties: vec![(3, 0.7)] };
-    let found = continuations(&logits, &scores, [&[0..2, 2..5], &[5..6]], count, &constraints, 2);
+    let found = continuations(&logits, &scores, [&[0..2, 2..5], &[5..6, 6..7]], count, &constraints, 2);
     let mut outcome = Outcome::new();
     for (group, candidates) in found.open.iter().chain(&found.closed).enumerate() {
         let scores: Vec<f32> = candidates.iter().map(|candidate| candidate.score).collect();
