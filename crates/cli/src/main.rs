@@ -27,6 +27,7 @@ enum Command {
     Train(commands::train::Args),
     Generate(commands::generate::Args),
     Score(commands::score::Args),
+    Average(commands::average::Args),
     Bench(commands::bench::Args),
     Doctor(commands::doctor::Args),
 }
@@ -67,6 +68,7 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Train(args) => commands::train::run(args),
         Command::Generate(args) => commands::generate::run(args),
         Command::Score(args) => commands::score::run(args),
+        Command::Average(args) => commands::average::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
     })

@@ -11,9 +11,11 @@
 //! | [`stack`] | layers of attention and feed-forward sublayers, post-norm or pre-norm |
 //! | [`translator`] | the model: training pass, loss |
 //! | [`stepping`] | the decoder one token at a time, with cached keys, values and gate sums |
+//! | [`average`] | the mean of several checkpoints |
 //! | [`folder`] | `model.safetensors`, `config.toml` and dictionaries: the format that outsiders can write |
 
 pub mod attention;
+pub mod average;
 pub mod config;
 pub mod error;
 pub mod experts;

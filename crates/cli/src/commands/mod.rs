@@ -1,5 +1,6 @@
 //! One file per command: its arguments and what it does with them.
 
+pub mod average;
 pub mod bench;
 pub mod doctor;
 pub mod generate;
