@@ -6,12 +6,16 @@ use common::{Sandbox, gzip, lines};
 
 const SEGMENTS: &str = include_str!("../../../fixtures/bleu/segments.tsv");
 const SCORES: &str = include_str!("../../../fixtures/bleu/scores.tsv");
+const METRIC_SEGMENTS: &str = include_str!("../../../fixtures/metrics/segments.tsv");
+const METRIC_SCORES: &str = include_str!("../../../fixtures/metrics/scores.tsv");
 const FILES: [&str; 5] = ["score", "--sys", "hyp", "--ref", "ref"];
 
 /// Fields of a golden table, escapes undone (see `tools/bleu_golden.py`).
 fn table(text: &str) -> Vec<Vec<String>> {
     let plain = |field: &str| {
-        let parts = field.split(r"\\").map(|part| part.replace(r"\t", "\t").replace(r"\r", "\r"));
+        let parts = field
+            .split(r"\\")
+            .map(|part| part.replace(r"\t", "\t").replace(r"\r", "\r").replace(r"\n", "\n"));
         parts.collect::<Vec<_>>().join(r"\")
     };
     text.split_terminator('\n').map(|row| row.split('\t').map(plain).collect()).collect()
@@ -55,6 +59,64 @@ fn lines_equal_the_tools() {
         tools.insert(tool.clone());
     }
     assert_eq!(tools.len(), 3);
+}
+
+/// The golden segments of `tools/metrics_golden.py` as files.
+fn metric_segments() -> Sandbox {
+    let rows = table(METRIC_SEGMENTS);
+    let sandbox = Sandbox::new();
+    for (column, name) in ["sys1", "sys2", "ref1", "ref2"].into_iter().enumerate() {
+        let column: Vec<_> = rows.iter().map(|row| &row[column]).collect();
+        sandbox.write(name, lines(&column));
+    }
+    sandbox
+}
+
+#[test]
+fn metrics_intervals_and_paired_tests_equal_sacrebleus() {
+    let sandbox = metric_segments();
+    let rows = table(METRIC_SCORES);
+    assert!(rows.len() > 60);
+    for row in rows {
+        let [flags, expected] = row.as_slice() else { panic!("a row of the wrong width: {row:?}") };
+        let args: Vec<&str> = flags.split(' ').collect();
+        assert_eq!(sandbox.mae(&["score"], &args).succeeded(), format!("{expected}\n"), "{flags}");
+    }
+}
+
+#[test]
+fn several_metrics_and_systems_come_as_lines_and_as_json() {
+    let sandbox = metric_segments();
+    let one = ["score", "--sys", "sys1", "--ref", "ref1", "--metric", "bleu,chrf,ter", "--exact"];
+    let text = sandbox.mae(&one, &[]);
+    let names = text.succeeded().lines().map(|line| line.split(['|', ' ']).next().unwrap_or_default());
+    assert_eq!(names.collect::<Vec<_>>(), ["BLEU", "chrF2", "TER", "exact"]);
+    let json = sandbox.mae(&one, &["--json"]);
+    let array: serde_json::Value = serde_json::from_str(json.succeeded()).expect("a JSON array");
+    for (object, line) in array.as_array().expect("an array").iter().zip(text.stdout.lines()).take(3) {
+        assert_eq!(object["line"], line);
+        assert_eq!(object["lines"], 27);
+    }
+    assert_eq!(array[3]["exact"]["equal"], 5);
+
+    let two = ["score", "--sys", "sys1", "--sys", "sys2", "--ref", "ref1", "--metric", "ter", "--json"];
+    let run = sandbox.mae(&two, &["--paired-bs", "--samples", "20"]);
+    let object: serde_json::Value = serde_json::from_str(run.succeeded()).expect("one JSON object");
+    assert_eq!(object["resampling"]["samples"], 20);
+    assert_eq!(object["systems"][0]["p_value"], serde_json::Value::Null);
+    assert!(object["systems"][1]["p_value"].is_f64());
+    let plain = sandbox.mae(&two[..9], &[]);
+    assert_eq!(plain.succeeded().lines().count(), 3);
+
+    for (flags, words) in [
+        (["--paired-bs", "--json"], "more than once"),
+        (["--sys", "sys2"], "--exact is of one"),
+        (["--metric", "meteor"], "possible values: bleu, chrf, ter"),
+        (["--multi-bleu", "--confidence"], "cannot be used with"),
+    ] {
+        let error = sandbox.mae(&["score", "--sys", "sys1", "--ref", "ref1", "--exact"], &flags);
+        assert!(error.failed().contains(words), "{}", error.stderr);
+    }
 }
 
 #[test]

@@ -4,6 +4,10 @@
 //! | room | what |
 //! |---|---|
 //! | [`bleu`] | sacreBLEU, `multi-bleu.perl` and fairseq's BLEU from one set of counts; exact match |
+//! | [`chrf`] | chrF and chrF++ |
+//! | [`ter`] | TER: the fewest edits, with shifts, that make a translation a reference |
+//! | [`metric`] | BLEU, chrF or TER behind one face: rows of statistics that add up, scores, signatures |
+//! | [`significance`] | confidence intervals and the paired bootstrap test, with numpy's random numbers |
 //! | [`translate`] | a set of sources to text, for scoring |
 //! | [`validator`] | BLEU of the development set while training |
 //! | [`gates`] | entropy of gates and the share of rows that each expert takes, per attention |
@@ -11,6 +15,13 @@
 #![deny(unsafe_code)]
 
 pub mod bleu;
+pub mod chrf;
 pub mod gates;
+pub mod metric;
+mod precision;
+pub mod significance;
+pub mod ter;
+mod text;
 pub mod translate;
+mod unicode;
 pub mod validator;

@@ -5,7 +5,7 @@
 //! * **tokenised BLEU**, as Moses' `multi-bleu.perl` and `fairseq-score` print it: the text is already
 //!   tokenised, words are what white space separates, nothing is smoothed
 //!   ([`BleuConfig::multi_bleu`], [`BleuScore::multi_bleu_line`], [`BleuScore::fairseq_line`]);
-//! * **sacreBLEU** on detokenised text: the `13a` or `none` tokeniser, four smoothings, either case
+//! * **sacreBLEU** on detokenised text: the `13a`, `intl`, `char` or `none` tokeniser, four smoothings, either case
 //!   ([`BleuConfig::default`], [`BleuScore::sacrebleu_line`]).
 //!
 //! ```
@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use exact::{ExactMatch, exact_match};
+pub(crate) use score::resampled_score;
 pub use score::{BleuScore, Smoothing};
 pub use signature::{References, SACREBLEU_VERSION, Signature};
 pub use tokens::Tokenizer;
@@ -50,7 +51,7 @@ pub enum BleuError {
     #[error("BLEU counts made under different settings cannot be merged")]
     Mismatch,
     /// The name of a tokeniser is not known.
-    #[error("unknown tokeniser {0:?}; known are multi-bleu, none and 13a")]
+    #[error("unknown tokeniser {0:?}; known are 13a, intl, char, none and multi-bleu")]
     UnknownTokenizer(String),
     /// The name of a smoothing is not known, or its value is not a number.
     #[error("unknown smoothing {0:?}; known are exp, none, floor, floor:VALUE, add-k and add-k:VALUE")]
@@ -168,6 +169,12 @@ impl BleuStats {
     #[must_use]
     pub fn segments(&self) -> u64 {
         self.segments
+    }
+
+    /// The counts in sacreBLEU's order: both lengths, matches of each order, n-grams of each order.
+    pub(crate) fn to_row(&self) -> Vec<f64> {
+        let counts = self.counts.iter().chain(&self.totals);
+        [self.sys_len, self.ref_len].iter().chain(counts).map(|&count| count as f64).collect()
     }
 
     /// The score of what has been counted so far.

@@ -4,7 +4,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{BleuError, MAX_ORDER, Signature};
+use super::{BleuConfig, BleuError, MAX_ORDER, Signature};
+use crate::precision::Precision;
 
 /// The logarithm of a precision of zero, as all the reference implementations have it.
 const LOG_OF_ZERO: f64 = -9_999_999_999.0;
@@ -86,15 +87,17 @@ impl BleuScore {
         signature: Signature,
     ) -> Self {
         let bp = brevity_penalty(sys_len, ref_len);
-        let (precisions, orders) =
-            smooth(counts, totals, signature.config.smoothing, signature.config.effective_order);
-        let score = if counts == [0; MAX_ORDER] {
-            0.0
-        } else {
-            let logs: f64 = precisions[..orders].iter().map(|&precision| floored_ln(precision)).sum();
-            bp * (logs / orders as f64).exp()
-        };
+        let (matches, ngrams) = (counts.map(|count| count as f64), totals.map(|total| total as f64));
+        let (score, precisions) = combine(matches, ngrams, bp, &signature.config, Precision::Double);
         Self { score, precisions, counts, totals, bp, sys_len, ref_len, signature }
+    }
+
+    /// The score of summed rows of [`BleuStats::to_row`](super::BleuStats::to_row).
+    pub(crate) fn of_row(row: &[f64], signature: Signature) -> Self {
+        let field = |i: usize| row[i] as u64;
+        let counts = std::array::from_fn(|order| field(2 + order));
+        let totals = std::array::from_fn(|order| field(2 + MAX_ORDER + order));
+        Self::compute(counts, totals, field(0), field(1), signature)
     }
 
     /// Hypothesis length over reference length; 0 without references.
@@ -152,38 +155,60 @@ fn brevity_penalty(sys_len: u64, ref_len: u64) -> f64 {
     }
 }
 
+/// The score of a summed row in single precision, as sacreBLEU scores a resampled corpus.
+pub(crate) fn resampled_score(row: &[f64], config: &BleuConfig) -> f64 {
+    let bp = brevity_penalty(row[0] as u64, row[1] as u64);
+    let counts = std::array::from_fn(|order| row[2 + order]);
+    let totals = std::array::from_fn(|order| row[2 + MAX_ORDER + order]);
+    combine(counts, totals, bp, config, Precision::Single).0
+}
+
+/// The score, and the smoothed precisions (0 to 100) that it is the mean of.
+fn combine(
+    counts: [f64; MAX_ORDER],
+    totals: [f64; MAX_ORDER],
+    bp: f64,
+    config: &BleuConfig,
+    precision: Precision,
+) -> (f64, [f64; MAX_ORDER]) {
+    if counts == [0.0; MAX_ORDER] {
+        return (0.0, [0.0; MAX_ORDER]);
+    }
+    let (precisions, orders) = smooth(counts, totals, config, precision);
+    let logs: f64 = precisions[..orders].iter().map(|&precision| floored_ln(precision)).sum();
+    (bp * (logs / orders as f64).exp(), precisions)
+}
+
 /// The smoothed precisions (0 to 100) and how many of them the score is the mean of.
 fn smooth(
-    counts: [u64; MAX_ORDER],
-    totals: [u64; MAX_ORDER],
-    smoothing: Smoothing,
-    effective_order: bool,
+    counts: [f64; MAX_ORDER],
+    totals: [f64; MAX_ORDER],
+    config: &BleuConfig,
+    precision: Precision,
 ) -> ([f64; MAX_ORDER], usize) {
+    let rounded = |x: f64| precision.round(x);
     let mut precisions = [0.0; MAX_ORDER];
     let mut orders = MAX_ORDER;
-    if counts == [0; MAX_ORDER] {
-        return (precisions, orders);
-    }
     let mut halvings = 1.0;
     for order in 0..MAX_ORDER {
-        let (mut count, mut total) = (counts[order] as f64, totals[order] as f64);
-        if let (Smoothing::AddK(k), 1..) = (smoothing, order) {
-            count += k;
-            total += k;
+        let (mut count, mut total) = (counts[order], totals[order]);
+        if let (Smoothing::AddK(k), 1..) = (config.smoothing, order) {
+            count = rounded(count + rounded(k));
+            total = rounded(total + rounded(k));
         }
         if total == 0.0 {
             break;
         }
-        if effective_order {
+        if config.effective_order {
             orders = order + 1;
         }
-        precisions[order] = match smoothing {
-            _ if count != 0.0 => 100.0 * count / total,
+        precisions[order] = match config.smoothing {
+            _ if count != 0.0 => rounded(rounded(100.0 * count) / total),
             Smoothing::Exp => {
                 halvings *= 2.0;
-                100.0 / (halvings * total)
+                rounded(100.0 / rounded(halvings * total))
             }
-            Smoothing::Floor(value) => 100.0 * value / total,
+            Smoothing::Floor(value) => rounded(rounded(100.0 * value) / total),
             Smoothing::None | Smoothing::AddK(_) => 0.0,
         };
     }

@@ -26,7 +26,7 @@ pub enum References {
 impl References {
     /// What holds for two parts of a corpus together.
     #[must_use]
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, known) | (known, Self::Unknown) => known,
             (one, another) if one == another => one,
@@ -55,13 +55,19 @@ pub struct Signature {
     pub references: References,
 }
 
+impl BleuConfig {
+    /// The settings as they stand in a signature.
+    pub(crate) fn settings(&self) -> String {
+        let Self { tokenizer, lowercase, smoothing, effective_order } = self;
+        let case = if *lowercase { "lc" } else { "mixed" };
+        let eff = if *effective_order { "yes" } else { "no" };
+        format!("case:{case}|eff:{eff}|tok:{tokenizer}|smooth:{smoothing}")
+    }
+}
+
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let BleuConfig { tokenizer, lowercase, smoothing, effective_order } = self.config;
-        let case = if lowercase { "lc" } else { "mixed" };
-        let eff = if effective_order { "yes" } else { "no" };
-        write!(f, "nrefs:{}|case:{case}|eff:{eff}|tok:{tokenizer}", self.references)?;
-        write!(f, "|smooth:{smoothing}|version:{SACREBLEU_VERSION}")
+        write!(f, "nrefs:{}|{}|version:{SACREBLEU_VERSION}", self.references, self.config.settings())
     }
 }
 
@@ -75,7 +81,7 @@ impl BleuScore {
     }
 
     /// Precisions, penalty and lengths, as they follow the score in sacreBLEU's line.
-    fn details(&self) -> String {
+    pub(crate) fn details(&self) -> String {
         let [p1, p2, p3, p4] = self.precisions;
         let (bp, ratio) = (self.bp, self.ratio());
         format!(

@@ -137,14 +137,14 @@ fn sentences_score_by_their_own_length() {
 
 #[test]
 fn names_parse_and_display() {
-    for name in ["13a", "none", "multi-bleu"] {
+    for name in ["13a", "none", "intl", "char", "multi-bleu"] {
         assert_eq!(name.parse::<Tokenizer>().expect("a tokeniser").to_string(), name);
     }
     assert_eq!("floor".parse(), Ok(Smoothing::Floor(0.1)));
     assert_eq!("add-k:2".parse(), Ok(Smoothing::AddK(2.0)));
     assert_eq!(Smoothing::AddK(1.0).to_string(), "add-k[1.00]");
     assert!("exp:1".parse::<Smoothing>().is_err());
-    assert!("intl".parse::<Tokenizer>().is_err());
+    assert!("zh".parse::<Tokenizer>().is_err());
 }
 
 #[test]

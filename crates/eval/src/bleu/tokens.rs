@@ -5,6 +5,10 @@ use std::{borrow::Cow, fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use super::BleuError;
+use crate::text::{
+    is_python_space, rewrite_pairs, space_out, space_out_marks, space_out_symbols, undo_entities,
+};
+use crate::unicode::{is_number, is_punctuation, is_symbol};
 
 /// How a line becomes words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -17,6 +21,12 @@ pub enum Tokenizer {
     /// The line as it is; words are separated by Unicode white space (sacreBLEU's `none`, fairseq).
     #[serde(rename = "none")]
     None,
+    /// mteval-v14's international mode: punctuation outside numbers and all symbols of Unicode stand alone.
+    #[serde(rename = "intl")]
+    Intl,
+    /// Every character is a word.
+    #[serde(rename = "char")]
+    Char,
     /// The line as `multi-bleu.perl` reads it, byte by byte: only ASCII white space separates words,
     /// only ASCII letters have a case.
     #[serde(rename = "multi-bleu")]
@@ -30,19 +40,21 @@ impl Tokenizer {
         let cased = match (lowercase, self) {
             (false, _) => Cow::Borrowed(line),
             (true, Self::MultiBleu) => Cow::Owned(line.to_ascii_lowercase()),
-            (true, Self::None | Self::V13a) => Cow::Owned(line.to_lowercase()),
+            (true, _) => Cow::Owned(line.to_lowercase()),
         };
         match self {
             Self::None | Self::MultiBleu => cased,
             Self::V13a => Cow::Owned(tokenize_13a(&cased)),
+            Self::Intl => Cow::Owned(tokenize_intl(&cased)),
+            Self::Char => Cow::Owned(space_out(&cased, |_| true)),
         }
     }
 
     /// The words of a line that [`Tokenizer::prepare`] has been through.
     pub fn words(self, prepared: &str) -> impl Iterator<Item = &str> {
         let is_space = match self {
-            Self::None | Self::V13a => is_python_space,
             Self::MultiBleu => is_perl_space,
+            _ => is_python_space,
         };
         prepared.split(is_space).filter(|word| !word.is_empty())
     }
@@ -53,6 +65,8 @@ impl fmt::Display for Tokenizer {
         f.write_str(match self {
             Self::V13a => "13a",
             Self::None => "none",
+            Self::Intl => "intl",
+            Self::Char => "char",
             Self::MultiBleu => "multi-bleu",
         })
     }
@@ -65,25 +79,17 @@ impl FromStr for Tokenizer {
         match name {
             "13a" => Ok(Self::V13a),
             "none" => Ok(Self::None),
+            "intl" => Ok(Self::Intl),
+            "char" => Ok(Self::Char),
             "multi-bleu" => Ok(Self::MultiBleu),
             _ => Err(BleuError::UnknownTokenizer(name.to_owned())),
         }
     }
 }
 
-/// What Python's `str.split` takes for white space: Unicode's property and four ASCII separators.
-fn is_python_space(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '\x1c'..='\x1f')
-}
-
 /// What Perl's `split ' '` takes for white space in a string of bytes.
 fn is_perl_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
-}
-
-/// The ASCII symbols that always stand alone: all but `'`, `,`, `-` and `.`.
-fn stands_alone(c: char) -> bool {
-    matches!(c, ' '..='&' | '('..='+' | '/' | ':'..='@' | '['..='`' | '{'..='~')
 }
 
 /// The mteval-v13a tokenisation of a line; words are separated by any white space.
@@ -92,46 +98,14 @@ fn tokenize_13a(line: &str) -> String {
     let line = line.trim_end_matches(is_python_space);
     let line = line.replace("<skipped>", "").replace("-\n", "").replace('\n', " ");
     let line = if line.contains('&') { undo_entities(&line) } else { line };
-
-    let mut spaced = String::with_capacity(line.len() * 3 / 2 + 2);
-    spaced.push(' ');
-    for c in line.chars() {
-        if stands_alone(c) {
-            spaced.extend([' ', c, ' ']);
-        } else {
-            spaced.push(c);
-        }
-    }
-    spaced.push(' ');
-
-    let is_mark = |c: char| c == '.' || c == ',';
-    let is_digit = |c: char| c.is_ascii_digit();
-    // Periods and commas stand alone unless a digit comes before them …
-    let spaced = rewrite_pairs(&spaced, |a, b| !is_digit(a) && is_mark(b), |a, b| [a, ' ', b, ' ']);
-    // … and unless a digit follows them.
-    let spaced = rewrite_pairs(&spaced, |a, b| is_mark(a) && !is_digit(b), |a, b| [' ', a, ' ', b]);
-    // A dash stands alone after a digit.
-    rewrite_pairs(&spaced, |a, b| is_digit(a) && b == '-', |a, b| [a, ' ', b, ' '])
+    space_out_marks(&space_out_symbols(&line))
 }
 
-/// Replaces, from left to right and without overlap, every pair of neighbours that `hit` accepts.
-fn rewrite_pairs(
-    text: &str,
-    hit: impl Fn(char, char) -> bool,
-    replacement: impl Fn(char, char) -> [char; 4],
-) -> String {
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut chars = text.chars().peekable();
-    while let Some(first) = chars.next() {
-        match chars.next_if(|&second| hit(first, second)) {
-            Some(second) => out.extend(replacement(first, second)),
-            None => out.push(first),
-        }
-    }
-    out
-}
-
-/// The four entities of mteval, undone one after the other: `&amp;lt;` ends up as `<`.
-fn undo_entities(line: &str) -> String {
-    line.replace("&quot;", "\"").replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
+/// mteval-v14's international tokenisation; words are separated by any white space.
+fn tokenize_intl(line: &str) -> String {
+    // A period after a digit at the very end stays with the number, as in mteval: nothing follows it.
+    let line = line.trim_end_matches(is_python_space);
+    let line = rewrite_pairs(line, |a, b| !is_number(a) && is_punctuation(b), |a, b| [a, ' ', b, ' ']);
+    let line = rewrite_pairs(&line, |a, b| is_punctuation(a) && !is_number(b), |a, b| [' ', a, ' ', b]);
+    space_out(&line, is_symbol)
 }

@@ -1,0 +1,65 @@
+//! Files of which line n of each belongs to line n of the others.
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use anyhow::ensure;
+use mae_data::{BadUtf8, LineReader};
+
+/// Several files, read line by line.
+pub struct SideBySide {
+    readers: Vec<LineReader>,
+}
+
+impl SideBySide {
+    /// Opens all of them; `-` is standard input, once.
+    pub fn open<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> anyhow::Result<Self> {
+        let paths: Vec<&PathBuf> = paths.collect();
+        ensure!(
+            paths.iter().filter(|path| is_stdin(path)).count() <= 1,
+            "standard input (`-`) can be one file only"
+        );
+        let readers = paths.into_iter().map(|path| open(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Self { readers })
+    }
+
+    /// The next line of each file; none after the last. That some end before others is an error.
+    pub fn next(&mut self) -> anyhow::Result<Option<Vec<String>>> {
+        let lines = self.readers.iter_mut().map(|reader| reader.next().transpose());
+        let lines = lines.collect::<Result<Vec<Option<String>>, _>>()?;
+        let ended = lines.iter().filter(|line| line.is_none()).count();
+        if ended == self.readers.len() {
+            return Ok(None);
+        }
+        if ended > 0 {
+            return Err(mismatch(&mut self.readers)?);
+        }
+        Ok(Some(lines.into_iter().flatten().collect()))
+    }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn open(path: &Path) -> anyhow::Result<LineReader> {
+    Ok(if is_stdin(path) {
+        LineReader::new("standard input", BufReader::new(std::io::stdin()), BadUtf8::Error)
+    } else {
+        // The message has its cause in it already.
+        LineReader::open(path, BadUtf8::Error).map_err(|error| anyhow::anyhow!("{error}"))?
+    })
+}
+
+/// The complaint that some files go on where others end, with the counts of all.
+fn mismatch(readers: &mut [LineReader]) -> anyhow::Result<anyhow::Error> {
+    let mut counts = Vec::new();
+    for reader in readers {
+        while reader.next_line()?.is_some() {}
+        counts.push(format!("{} has {}", reader.path().display(), reader.lines_read()));
+    }
+    let counts = counts.join(", ");
+    Ok(anyhow::anyhow!(
+        "the files do not have the same number of lines: {counts}; line n of each must belong together"
+    ))
+}
