@@ -1,9 +1,13 @@
 //! One file per command: its arguments and what it does with them.
 
 pub mod bench;
+pub mod clean_corpus;
+pub mod detokenize;
 pub mod doctor;
 pub mod generate;
+pub mod normalize;
 pub mod preprocess;
 pub mod quickstart;
 pub mod score;
+pub mod tokenize;
 pub mod train;
