@@ -5,6 +5,7 @@ mod device;
 mod progress;
 mod quickstart;
 mod recipes;
+mod stream;
 
 use clap::{Parser, Subcommand};
 
@@ -23,6 +24,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Quickstart(commands::quickstart::Args),
+    Normalize(commands::normalize::Args),
+    Tokenize(commands::tokenize::Args),
+    Detokenize(commands::detokenize::Args),
+    CleanCorpus(commands::clean_corpus::Args),
     Preprocess(commands::preprocess::Args),
     Train(commands::train::Args),
     Generate(commands::generate::Args),
@@ -64,6 +69,10 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
     // On a thread of the pool, ops start their parallel loops without waking another thread to do so.
     rayon::scope(|_| match cli.command {
         Command::Quickstart(args) => commands::quickstart::run(args),
+        Command::Normalize(args) => commands::normalize::run(args),
+        Command::Tokenize(args) => commands::tokenize::run(args),
+        Command::Detokenize(args) => commands::detokenize::run(args),
+        Command::CleanCorpus(args) => commands::clean_corpus::run(args),
         Command::Preprocess(args) => commands::preprocess::run(args),
         Command::Train(args) => commands::train::run(args),
         Command::Generate(args) => commands::generate::run(args),

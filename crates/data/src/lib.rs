@@ -9,6 +9,7 @@
 //! | [`pairs`] | two sides with their vocabularies: a binarised folder, or lines in memory |
 //! | [`sampler`] | which sentences make a batch, from (seed, epoch) alone |
 //! | [`batch`] | packed batches: ids end to end, no padding |
+//! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for English and German |
 //! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
 //! | [`error`] | what can go wrong, with the place and the remedy |
 
@@ -21,6 +22,7 @@ pub mod dataset;
 mod decompress;
 pub mod error;
 pub mod lines;
+pub mod moses;
 pub mod pairs;
 pub mod preprocess;
 pub mod sampler;

@@ -1,0 +1,100 @@
+//! `mae clean-corpus`: drops pairs of odd lengths, as Moses' `clean-corpus-n.perl` does.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use mae_data::moses::CleanOptions;
+use mae_data::moses::clean::clean_corpus;
+use mae_data::{BadUtf8, ParallelLines};
+
+use crate::stream::spinner;
+
+const EXAMPLE: &str = "\
+Pairs of train.tok.de and train.tok.en with 1 to 175 tokens a side, neither side more than 1.5 times the other:
+
+    mae clean-corpus --ratio 1.5 train.tok de en train.clean 1 175";
+
+/// Keep the sentence pairs of sensible lengths, count the others by reason.
+///
+/// Reads PREFIX.L1 and PREFIX.L2 (or these with .gz or .zst after them) and writes OUT.L1 and OUT.L2 with one blank
+/// between tokens. Bars (`|`) are removed unless the first pair has one: then words have factors.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Start of the input files' names.
+    prefix: String,
+    /// First language.
+    l1: String,
+    /// Second language.
+    l2: String,
+    /// Start of the output files' names.
+    out: String,
+    /// Fewest tokens of a side.
+    min: usize,
+    /// Most tokens of a side.
+    max: usize,
+    /// How many times as many tokens as the other a side may have.
+    #[arg(long, value_name = "X", default_value_t = 9.0)]
+    ratio: f64,
+    /// Any ratio is right.
+    #[arg(long, conflicts_with = "ratio")]
+    ignore_ratio: bool,
+    /// Most characters of a word.
+    #[arg(long, value_name = "N", default_value_t = 1000, visible_alias = "mwl")]
+    max_word_length: usize,
+    /// Write in lower case.
+    #[arg(long, visible_alias = "lc")]
+    lowercase: bool,
+    /// Print the counts as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let options = CleanOptions {
+        ratio: (!args.ignore_ratio).then_some(args.ratio),
+        max_word: args.max_word_length,
+        lowercase: args.lowercase,
+        ..CleanOptions::new(args.min, args.max)
+    };
+    let [l1, l2] = [&args.l1, &args.l2].map(|lang| find(&args.prefix, lang));
+    let (l1, l2) = (l1?, l2?);
+    let out = [&args.l1, &args.l2].map(|lang| PathBuf::from(format!("{}.{lang}", args.out)));
+    anyhow::ensure!(
+        args.l1 != args.l2,
+        "both languages are `{}`; the two sides need different names",
+        args.l1
+    );
+    anyhow::ensure!(
+        out[0] != l1 && out[1] != l2,
+        "OUT and PREFIX are both `{}`; the input would be overwritten",
+        args.out
+    );
+    // Messages have their causes in them already.
+    let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
+    let lines = ParallelLines::open(&l1, &l2, BadUtf8::Error).map_err(plain)?;
+    let bar = spinner("cleaning", false);
+    let tallies =
+        clean_corpus(lines, [&out[0], &out[1]], options, |pairs| bar.set_position(pairs)).map_err(plain)?;
+    bar.finish_and_clear();
+    let mut stdout = std::io::stdout().lock();
+    if args.json {
+        writeln!(stdout, "{}", serde_json::to_string(&tallies)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(stdout, "pairs read: {}, kept: {}", tallies.pairs, tallies.kept)?;
+    for (reason, tally) in tallies.dropped().into_iter().filter(|(_, tally)| tally.count > 0) {
+        writeln!(stdout, "dropped, {reason}: {tally}")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `prefix.lang`, or that compressed.
+fn find(prefix: &str, lang: &str) -> anyhow::Result<PathBuf> {
+    let name = format!("{prefix}.{lang}");
+    let names = ["", ".gz", ".zst"].map(|end| PathBuf::from(format!("{name}{end}")));
+    let found = names.into_iter().find(|path| Path::exists(path));
+    found.ok_or_else(|| anyhow::anyhow!("there is no {name}, {name}.gz or {name}.zst"))
+}

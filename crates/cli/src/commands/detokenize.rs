@@ -1,0 +1,36 @@
+//! `mae detokenize`: Moses' detokeniser for English and German.
+
+use std::process::ExitCode;
+
+use mae_data::moses::{Detokenizer, Escapes, Lang};
+
+use crate::stream::{Files, map_lines};
+
+const EXAMPLE: &str = "\
+Translations of a model that was trained on tokens, scored as text:
+
+    mae generate MODEL --source test.tok.de --plain | mae detokenize -l en | mae score --sys - --ref test.en
+
+The text is that of sacremoses 0.2.0.";
+
+/// Join tokens to text, as Moses does: one line out for one line in.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Language: en or de.
+    #[arg(short, long, value_name = "LANG")]
+    lang: Lang,
+    /// Leave entities such as `&apos;` as they are.
+    #[arg(long)]
+    no_unescape: bool,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let escapes = if args.no_unescape { Escapes::Plain } else { Escapes::Entities };
+    let detokenizer = Detokenizer::new(args.lang, escapes);
+    map_lines(&args.files, "detokenising", |line| Ok(detokenizer.detokenize(line)))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,65 @@
+//! `mae normalize`: Moses' normaliser of punctuation for English and German.
+
+use std::process::ExitCode;
+
+use mae_data::moses::{Lang, NonPrinting, NormalizeOptions, Normalizer};
+
+use crate::stream::{Files, map_lines};
+
+const EXAMPLE: &str = "\
+    mae normalize -l de train.de.gz -o train.norm.de
+
+With full-width punctuation made ASCII and characters that do not print made blanks:
+
+    mae normalize -l en --replace-unicode-punct --non-printing blank < in.txt > out.txt
+
+The text is that of sacremoses 0.2.0; `--non-printing blank` is Moses' remove-non-printing-char.perl.";
+
+/// One form for quotes, dashes and blanks, as Moses has it: one line out for one line in.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Language: en or de.
+    #[arg(short, long, value_name = "LANG")]
+    lang: Lang,
+    /// First make punctuation and digits of other scripts ASCII.
+    #[arg(long, visible_alias = "pre-replace-unicode-punct")]
+    replace_unicode_punct: bool,
+    /// Leave Penn Treebank quotes (`` and '') as they are.
+    #[arg(long)]
+    no_penn: bool,
+    /// Leave the order of quotes and commas as it is.
+    #[arg(long)]
+    no_quote_commas: bool,
+    /// Leave no-break spaces between digits as they are.
+    #[arg(long)]
+    no_numbers: bool,
+    /// What becomes of characters that do not print: keep, remove, or blank.
+    #[arg(long, value_name = "HOW", default_value = "keep", value_parser = non_printing)]
+    non_printing: NonPrinting,
+    #[command(flatten)]
+    files: Files,
+}
+
+fn non_printing(text: &str) -> Result<NonPrinting, String> {
+    match text {
+        "keep" => Ok(NonPrinting::Keep),
+        "remove" => Ok(NonPrinting::Remove),
+        "blank" => Ok(NonPrinting::Blank),
+        _ => Err("choose keep, remove or blank".into()),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let options = NormalizeOptions {
+        replace_unicode_punct: args.replace_unicode_punct,
+        penn: !args.no_penn,
+        quote_commas: !args.no_quote_commas,
+        numbers: !args.no_numbers,
+        non_printing: args.non_printing,
+    };
+    let normalizer = Normalizer::new(args.lang, options);
+    map_lines(&args.files, "normalising", |line| Ok(normalizer.normalize(line)))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,65 @@
+//! `mae tokenize`: Moses' tokeniser for English and German.
+
+use std::process::ExitCode;
+
+use mae_data::moses::{Dashes, Escapes, Lang, Protected, TokenizeOptions, Tokenizer};
+
+use crate::stream::{Files, map_lines};
+
+const EXAMPLE: &str = "\
+    mae tokenize -l de train.de -o train.tok.de
+
+As in the usual IWSLT14 and WMT14 recipes, with dashes split and punctuation normalised first:
+
+    mae normalize -l en train.en | mae tokenize -l en -a > train.tok.en
+
+Addresses, @names and #topics in one piece, and ISBNs too:
+
+    mae tokenize -l en --protect-web --protect 'ISBN [0-9-]+' < in.txt
+
+The tokens are those of sacremoses 0.2.0.";
+
+/// Split text into tokens, as Moses does: one line out for one line in.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Language: en or de.
+    #[arg(short, long, value_name = "LANG")]
+    lang: Lang,
+    /// Split dashes inside words: `well-known` becomes `well @-@ known`.
+    #[arg(short, long, visible_alias = "aggressive")]
+    aggressive_dash_splits: bool,
+    /// Leave `& | < > ' " [ ]` as they are instead of writing entities such as `&apos;`.
+    #[arg(long)]
+    no_escape: bool,
+    /// Keep what matches this pattern in one piece (regular expression, case ignored); may be given again.
+    #[arg(long, value_name = "REGEX")]
+    protect: Vec<String>,
+    /// Keep XML tags, e-mail addresses and addresses of web pages in one piece.
+    #[arg(long)]
+    protect_basic: bool,
+    /// Keep addresses of web pages, e-mail addresses, @names and #topics in one piece.
+    #[arg(long)]
+    protect_web: bool,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut protected = Protected::default();
+    if args.protect_basic {
+        protected.add_basic();
+    }
+    if args.protect_web {
+        protected.add_web();
+    }
+    for pattern in &args.protect {
+        protected.add(pattern)?;
+    }
+    let dashes = if args.aggressive_dash_splits { Dashes::Split } else { Dashes::Keep };
+    let escapes = if args.no_escape { Escapes::Plain } else { Escapes::Entities };
+    let tokenizer = Tokenizer::new(args.lang, TokenizeOptions { dashes, escapes, protected });
+    map_lines(&args.files, "tokenising", |line| tokenizer.tokenize(line))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,166 @@
+//! Text commands: lines in, as many lines out in the same order, a bounded number of them in memory.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use mae_data::{BadUtf8, LineReader};
+use rayon::prelude::*;
+
+/// Lines that are read, worked on and written at a time.
+const CHUNK: usize = 1 << 13;
+
+/// Where lines come from and go to.
+#[derive(clap::Args)]
+pub struct Files {
+    /// Texts, one after the other; `-` is standard input. Files may be compressed (gzip, zstd).
+    #[arg(value_name = "FILE", default_value = "-")]
+    files: Vec<PathBuf>,
+    /// Write here instead of to standard output; the file appears when all is done.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Answer each line before the next one is read, for a program at the other end of two pipes.
+    #[arg(long)]
+    line_buffered: bool,
+    /// Put U+FFFD in place of bytes that are not UTF-8 instead of stopping there.
+    #[arg(long)]
+    replace_bad_utf8: bool,
+}
+
+/// Sends every line through `work`, on all threads, and writes what comes of it in order.
+pub fn map_lines(
+    files: &Files,
+    what: &'static str,
+    work: impl Fn(&str) -> mae_data::Result<String> + Sync,
+) -> anyhow::Result<()> {
+    let mut out = Output::open(files.output.as_deref())?;
+    let bar = spinner(what, files.output.is_none() && io::stdout().is_terminal());
+    let chunk = if files.line_buffered { 1 } else { CHUNK };
+    for path in &files.files {
+        let mut reader = open(path, files.replace_bad_utf8)?;
+        loop {
+            let before = reader.lines_read();
+            // What was read before a bad line is written before the complaint.
+            let (lines, failed) = read_chunk(&mut reader, chunk);
+            let done: Vec<_> = lines.par_iter().map(|line| work(line)).collect();
+            for (i, line) in done.into_iter().enumerate() {
+                let line = line.with_context(|| {
+                    format!("{}, line {}", reader.path().display(), before + i as u64 + 1)
+                })?;
+                if !out.line(&line)? {
+                    return Ok(());
+                }
+            }
+            bar.inc(lines.len() as u64);
+            if files.line_buffered {
+                out.flush()?;
+            }
+            if let Some(error) = failed {
+                out.flush()?;
+                // The message has its cause in it already.
+                anyhow::bail!("{error}");
+            }
+            if lines.is_empty() {
+                break;
+            }
+        }
+        if !reader.issues().is_empty() {
+            bar.suspend(|| eprintln!("mae: {}: {}", reader.path().display(), reader.issues()));
+        }
+    }
+    bar.finish_and_clear();
+    out.finish()
+}
+
+/// A spinner that counts lines; hidden where the text itself goes to the terminal.
+pub fn spinner(what: &'static str, hidden: bool) -> ProgressBar {
+    if hidden {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{prefix} {spinner} {human_pos} lines [{elapsed}, {per_sec}]")
+        .expect("the template is valid");
+    ProgressBar::new_spinner().with_style(style).with_prefix(what)
+}
+
+fn open(path: &Path, replace: bool) -> anyhow::Result<LineReader> {
+    let policy = if replace { BadUtf8::Replace } else { BadUtf8::Error };
+    Ok(if path.as_os_str() == "-" {
+        LineReader::new("standard input", BufReader::new(io::stdin()), policy)
+    } else {
+        // The message has its cause in it already.
+        LineReader::open(path, policy).map_err(|error| anyhow::anyhow!("{error}"))?
+    })
+}
+
+/// Up to `n` lines, fewer if they are long, and the error that ended them.
+fn read_chunk(reader: &mut LineReader, n: usize) -> (Vec<String>, Option<mae_data::Error>) {
+    let (mut lines, mut bytes) = (Vec::new(), 0);
+    while lines.len() < n && bytes < 1 << 24 {
+        match reader.next_line() {
+            Ok(Some(line)) => {
+                bytes += line.len();
+                lines.push(line.to_owned());
+            }
+            Ok(None) => break,
+            Err(error) => return (lines, Some(error)),
+        }
+    }
+    (lines, None)
+}
+
+/// Standard output, or a file that is written aside and renamed at the end.
+struct Output {
+    out: BufWriter<Box<dyn Write>>,
+    /// The file written, and its name at the end.
+    file: Option<(PathBuf, PathBuf)>,
+}
+
+impl Output {
+    fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self { out: BufWriter::new(Box::new(io::stdout())), file: None });
+        };
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".tmp");
+        let aside = PathBuf::from(aside);
+        let file = File::create(&aside).with_context(|| format!("cannot create {}", aside.display()))?;
+        Ok(Self { out: BufWriter::new(Box::new(file)), file: Some((aside, path.to_owned())) })
+    }
+
+    /// Writes a line; false if nobody reads any more.
+    fn line(&mut self, line: &str) -> anyhow::Result<bool> {
+        match writeln!(self.out, "{line}") {
+            Err(error) if self.file.is_none() && error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            written => written.with_context(|| format!("cannot write {}", self.name())).map(|()| true),
+        }
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        match self.out.flush() {
+            Err(error) if self.file.is_none() && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            flushed => flushed.with_context(|| format!("cannot write {}", self.name())),
+        }
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        self.flush()?;
+        let Some((aside, path)) = self.file.take() else { return Ok(()) };
+        fs::rename(&aside, &path)
+            .with_context(|| format!("cannot rename {} to {}", aside.display(), path.display()))
+    }
+
+    fn name(&self) -> String {
+        self.file.as_ref().map_or("standard output".into(), |(aside, _)| aside.display().to_string())
+    }
+}
+
+impl Drop for Output {
+    /// A file that was not finished goes away.
+    fn drop(&mut self) {
+        if let Some((aside, _)) = &self.file {
+            fs::remove_file(aside).ok();
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Moses' text tools for English and German: tokens, text again, plain punctuation, and clean corpora.
+//!
+//! | room | what | equal to |
+//! |---|---|---|
+//! | [`tokenize`] | words and punctuation apart, one blank between tokens | `MosesTokenizer` of sacremoses 0.2.0 |
+//! | [`protect`] | patterns whose matches stay one token | its `protected_patterns` |
+//! | [`detokenize`] | tokens joined to text | its `MosesDetokenizer` |
+//! | [`normalize`] | quotes, dashes and blanks in one form; non-printing characters | its `MosesPunctNormalizer` |
+//! | [`clean`] | pairs with sensible lengths | `clean-corpus-n.perl` |
+//!
+//! Everything works on one line at a time and knows nothing of files. `prefixes` holds the abbreviations that keep
+//! their period, `chars` and `classes` the sets of characters that the tools tell letters and numbers by.
+
+mod chars;
+mod classes;
+pub mod clean;
+pub mod detokenize;
+pub mod normalize;
+mod prefixes;
+pub mod protect;
+pub mod tokenize;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::Error;
+
+pub use clean::{CleanOptions, Cleaner, Dropped, Kept, Tallies};
+pub use detokenize::Detokenizer;
+pub use normalize::{NonPrinting, NormalizeOptions, Normalizer};
+pub use protect::Protected;
+pub use tokenize::{Dashes, TokenizeOptions, Tokenizer};
+
+/// A language with rules of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lang {
+    /// English.
+    En,
+    /// German.
+    De,
+}
+
+impl FromStr for Lang {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "en" => Ok(Self::En),
+            "de" => Ok(Self::De),
+            _ => Err(Error::Options(format!(
+                "no rules for the language `{text}`; there are rules for en and de"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for Lang {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::En => "en",
+            Self::De => "de",
+        })
+    }
+}
+
+/// Whether the characters that Moses' formats reserve (`& | < > ' " [ ]`) stand as entities in tokenised text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Escapes {
+    /// As `&amp;`, `&#124;`, `&lt;`, `&gt;`, `&apos;`, `&quot;`, `&#91;` and `&#93;`.
+    #[default]
+    Entities,
+    /// As themselves.
+    Plain,
+}
