@@ -4,12 +4,11 @@
 use std::collections::HashMap;
 
 use mae_data::{EOS, PAD, UNK};
-use mae_engine::Rng;
 use mae_engine::ops::decode::Candidate;
 use rayon::prelude::*;
 
 use crate::options::{Choice, SearchOptions};
-use crate::sampling::Sampling;
+use crate::sampling::{Sampling, number_for};
 use crate::sentence::Sentence;
 
 /// The candidates of each sentence after `step` tokens, in the order in which they count; `rows` are the log-probabilities
@@ -133,10 +132,10 @@ impl<'a> Place<'a> {
     /// sentence's place in the input, the step and the hypothesis' rank.
     fn sampled(&self, sampling: Sampling, options: &SearchOptions) -> Vec<Candidate> {
         let draws = if self.is_first() { options.beam } else { self.sentence.live.len() };
-        let numbers = Rng::new(options.seed, self.step as u32);
         let draw = |i: usize| {
             let (row, score, log_probs) = self.row(if self.is_first() { 0 } else { i });
-            let token = sampling.draw(log_probs, numbers.stream(i as u32).uniform(self.sentence.line, 0))?;
+            let number = number_for(options.seed, self.sentence.line, self.step, i);
+            let token = sampling.draw(log_probs, number)?;
             Some(Candidate { score: score + log_probs[token as usize], row, token })
         };
         (0..draws).filter_map(draw).collect()
@@ -169,6 +168,8 @@ fn best(rows: &[Row<'_>], count: usize, cost: impl Fn(u32) -> f32) -> Vec<Candid
 
 #[cfg(test)]
 mod tests {
+    use mae_engine::Rng;
+
     use super::*;
 
     fn repeats(tokens: &[u32], n: usize) -> Vec<u32> {

@@ -1,5 +1,13 @@
 //! Drawing a token from a row of log-probabilities.
 
+use mae_engine::Rng;
+
+/// The uniform random number of [0, 1) for one draw: of the text at this place in the input, the `step`-th token of its
+/// `rank`-th hypothesis. It depends on nothing else, so neither batches nor threads change what is drawn.
+pub fn number_for(seed: u64, place: u32, step: usize, rank: usize) -> f32 {
+    Rng::new(seed, step as u32).stream(rank as u32).uniform(place, 0)
+}
+
 /// Which tokens may be drawn. Where both bounds are given, a token must be within both.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
@@ -64,17 +72,16 @@ impl Sampling {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mae_engine::Rng;
 
     const PROBABILITIES: [f32; 6] = [0.1, 0.0, 0.4, 0.05, 0.25, 0.2];
 
     /// The share of each token in many draws.
     fn shares(sampling: Sampling) -> Vec<f64> {
         let log_probs = PROBABILITIES.map(f32::ln);
-        let (stream, draws) = (Rng::new(1, 0).stream(0), 20_000);
+        let draws = 20_000;
         let mut counts = vec![0.0; PROBABILITIES.len()];
         for i in 0..draws {
-            counts[sampling.draw(&log_probs, stream.uniform(i, 0)).unwrap() as usize] +=
+            counts[sampling.draw(&log_probs, number_for(1, i, 0, 0)).unwrap() as usize] +=
                 1.0 / f64::from(draws);
         }
         counts
