@@ -1,107 +1,12 @@
 //! `mae generate` as a user runs it: the built program on a tiny random model folder.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
+mod common;
 
+use std::path::Path;
+
+use common::place::{Place, TEXT, numbers, objects, tagged, vocab};
 use mae_data::bpe::Codes;
-use mae_data::vocab::VocabOptions;
 use mae_data::{DatasetWriter, Vocab};
-use mae_engine::Device;
-use mae_model::config::{Mixture, System};
-use mae_model::folder::ModelFolder;
-use mae_model::{ModelConfig, Translator};
-use serde_json::Value;
-
-const TEXT: &str = "a b c\n\nd a b d a\nc never-seen a\n   \nb\n";
-
-/// A folder with a model in `model`, and text files beside it; removed at the end of the test.
-struct Place(tempfile::TempDir);
-
-/// What a run printed.
-struct Printed {
-    out: String,
-    err: String,
-    success: bool,
-}
-
-fn vocab(words: &[&str]) -> Arc<Vocab> {
-    Arc::new(Vocab::from_counts(words.iter().map(|word| (*word, 1)), VocabOptions::default()))
-}
-
-impl Place {
-    fn new(codes: Option<Codes>) -> Self {
-        let mut config = ModelConfig::arch("transformer_tiny").unwrap();
-        (config.encoder_layers, config.decoder_layers) = (1, 2);
-        (config.encoder_embed_dim, config.encoder_ffn_embed_dim) = (16, 20);
-        (config.encoder_attention_heads, config.max_positions) = (4, 12);
-        config.mixture = Mixture { system: System::Mae, gate_hidden: 6, ..Mixture::default() };
-        let (source, target) =
-            (vocab(&["a", "b", "c", "d", "a@@", "b@@"]), vocab(&["x", "y@@", "z", "u@@", "v"]));
-        let types = [source.len(), target.len()];
-        let model = Translator::new(&config, types, &Device::cpu(), 3).unwrap();
-        let place = Self(tempfile::tempdir().unwrap());
-        ModelFolder { model, source, target, codes }.save(&place.path("model")).unwrap();
-        place.write("src", TEXT);
-        place.write("tgt", "x z\n\nz yx\nx x\n\nv\n");
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).unwrap();
-    }
-
-    fn mae(&self, args: &str, stdin: &str) -> Printed {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_mae"))
-            .current_dir(self.0.path())
-            .args(args.split_whitespace())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
-        let done = child.wait_with_output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        Printed { out: text(done.stdout), err: text(done.stderr), success: done.status.success() }
-    }
-
-    fn translate(&self, args: &str) -> Printed {
-        let printed = self.mae(&format!("generate model --max-len-b 9 {args}"), "");
-        assert!(printed.success, "{}", printed.err);
-        printed
-    }
-
-    fn refuse(&self, args: &str, parts: &[&str]) {
-        let printed = self.mae(args, "");
-        assert!(!printed.success && printed.out.is_empty(), "{args} was accepted");
-        for part in parts {
-            assert!(printed.err.contains(part), "{args}: `{part}` is not in: {}", printed.err);
-        }
-    }
-}
-
-/// The fields after the tag of lines that begin with it.
-fn tagged<'a>(out: &'a str, tag: &str) -> Vec<&'a str> {
-    out.lines()
-        .filter(|line| line.starts_with(tag))
-        .filter_map(|line| line.split_once('\t'))
-        .map(|f| f.1)
-        .collect()
-}
-
-fn objects(out: &str) -> Vec<Value> {
-    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn numbers(value: &Value) -> Vec<f64> {
-    value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect()
-}
 
 #[test]
 fn one_line_out_for_one_line_in() {

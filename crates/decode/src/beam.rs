@@ -6,17 +6,23 @@
 //! has `beam` finished hypotheses, whatever could still come, or when its length limit forces all live ones to end.
 //! Finished hypotheses are ranked by their normalised score.
 //!
+//! That is the plain search; what other choices there are, [`crate::options`] says. Where a search needs more than the
+//! best continuations (several models, forced prefixes, no repetitions, groups, sampling), whole rows of log-probabilities
+//! come to the host; the rest is the same.
+//!
 //! The hypotheses of all sentences that are not done are the rows of one batch. Who is done leaves it at once, so a
 //! step costs what the rest needs.
 
 use mae_data::{EOS, PAD, PackedBatch, UNK};
-use mae_engine::ops::decode::{Candidate, Constraints, Room, continuations};
+use mae_engine::ops::decode::{Candidate, Constraints, Room, continuations, log_probs, mean_log_probs};
 use mae_engine::{Ids, Result, Segments, Tape, Tensor};
 use mae_model::attention::Pass;
 use mae_model::{DecoderState, ExpertMode, SearchRoom, Translator};
 
+use crate::choice::choose;
 use crate::hypothesis::{Hypothesis, Live};
 use crate::options::SearchOptions;
+use crate::sentence::Sentence;
 
 /// Translates the sources of one batch: [`Searcher::search`].
 pub fn search(
@@ -30,9 +36,14 @@ pub fn search(
 
 /// Translates batch after batch; what a batch needs besides its results is used again by the next.
 pub struct Searcher<'m> {
-    model: &'m Translator,
+    members: Vec<Member<'m>>,
     options: SearchOptions,
     mode: ExpertMode,
+}
+
+/// A model of the search, with what it remembers.
+struct Member<'m> {
+    model: &'m Translator,
     state: Option<DecoderState>,
 }
 
@@ -43,43 +54,80 @@ impl<'m> Searcher<'m> {
     ///
     /// With options that [`SearchOptions::check`] refuses.
     pub fn new(model: &'m Translator, options: &SearchOptions, mode: &ExpertMode) -> Self {
+        Self::ensemble(&[model], options, mode)
+    }
+
+    /// A searcher for several models with the same dictionaries: their probabilities are averaged at every step.
+    ///
+    /// # Panics
+    ///
+    /// As [`Searcher::new`]; without models; with models whose target dictionaries differ in size.
+    pub fn ensemble(models: &[&'m Translator], options: &SearchOptions, mode: &ExpertMode) -> Self {
         if let Err(invalid) = options.check() {
             panic!("{invalid}");
         }
-        Self { model, options: options.clone(), mode: mode.clone(), state: None }
+        let types = models.first().expect("a search needs a model").target_types();
+        assert!(models.iter().all(|model| model.target_types() == types), "models with other dictionaries");
+        let members = models.iter().map(|model| Member { model, state: None }).collect();
+        Self { members, options: options.clone(), mode: mode.clone() }
     }
 
     /// Translates the sources of a batch (its targets are not looked at): for each sentence, in batch order, up to
     /// `nbest` hypotheses, the best first. An error comes from the device.
     ///
-    /// The result for a sentence does not depend on the others in the batch. A sentence has no hypothesis at all only
-    /// if the model's outputs are not numbers, as of a model whose training blew up.
+    /// The result for a sentence does not depend on the others in the batch; random choices depend on the sentence's
+    /// number (`batch.ids`) and the seed. A sentence has no hypothesis at all only if the model's outputs are not numbers,
+    /// as of a model whose training blew up.
     ///
     /// # Panics
     ///
     /// With [`ExpertMode::Sample`]: experts are drawn in training only.
     pub fn search(&mut self, batch: &PackedBatch) -> Result<Vec<Vec<Hypothesis>>> {
+        self.search_after(batch, &vec![Vec::new(); batch.sentences()])
+    }
+
+    /// [`Searcher::search`] for translations that begin with the given tokens, a list per sentence of the batch. The
+    /// length limits hold; a list may close with the end mark, then there is nothing to search.
+    ///
+    /// # Panics
+    ///
+    /// As [`Searcher::search`]; with another number of prefixes than sentences, or with tokens that the models do not have.
+    pub fn search_after(
+        &mut self,
+        batch: &PackedBatch,
+        prefixes: &[Vec<u32>],
+    ) -> Result<Vec<Vec<Hypothesis>>> {
+        assert_eq!(prefixes.len(), batch.sentences(), "one prefix per sentence");
         let mut results = vec![Vec::new(); batch.sentences()];
         if results.is_empty() {
             return Ok(results);
         }
-        let mut sentences: Vec<Sentence> = (0..batch.sentences())
-            .map(|place| {
-                let source = batch.src_sentence(place).len();
-                Sentence::new(place, self.options.max_len(source, self.model.config().max_positions))
-            })
-            .collect();
+        let options = self.options.clone();
+        let positions =
+            self.members.iter().map(|member| member.model.config().max_positions).min().unwrap_or(0);
+        let sentence = |place: usize| {
+            let max_len = options.max_len(batch.src_sentence(place).len(), positions);
+            Sentence::new(place, batch.ids[place], max_len, &prefixes[place])
+        };
+        let mut sentences: Vec<Sentence> = (0..batch.sentences()).map(sentence).collect();
         let steps = sentences.iter().map(|sentence| sentence.max_len).max().unwrap_or(0) + 1;
-        let (model, options) = (self.model, self.options.clone());
-        let mode = self.mode.clone();
-        let state = self.start(batch, steps);
+        let mode = self.mode.at(&batch.ids);
+        for member in &mut self.members {
+            member.start(batch, steps, options.beam, &mode);
+        }
+        let plain = self.members.len() == 1 && options.is_plain() && prefixes.iter().all(Vec::is_empty);
+        let mut step = 0;
         while !sentences.is_empty() {
-            let step = state.steps();
             let live = || sentences.iter().flat_map(|sentence| &sentence.live);
             let tokens: Vec<u32> = live().map(Live::last).collect();
-            let scores: Vec<f32> = live().map(|hypothesis| hypothesis.cumulative).collect();
-            let logits = model.step(state, &tokens, &mode)?;
-            let candidates = candidates(&logits, &scores, &sentences, step, &options);
+            let candidates = if plain {
+                let scores: Vec<f32> = live().map(|hypothesis| hypothesis.cumulative).collect();
+                let logits = self.members[0].step(&tokens, &mode)?;
+                candidates(&logits, &scores, &sentences, step, &options)
+            } else {
+                let types = self.members[0].model.target_types();
+                choose(self.log_probs(&tokens, &mode)?, types, &sentences, step, &options)
+            };
             let (mut parents, mut first_row) = (Vec::new(), 0);
             for (sentence, candidates) in sentences.iter_mut().zip(candidates) {
                 let rows = sentence.live.len();
@@ -93,19 +141,33 @@ impl<'m> Searcher<'m> {
                 }
                 !done
             });
-            model.reorder(state, &parents);
+            self.members.iter_mut().for_each(|member| member.reorder(&parents));
+            step += 1;
         }
-        model.params().device().check()?;
+        self.members[0].model.params().device().check()?;
         Ok(results)
     }
 
+    /// What all models together say may follow the hypotheses that end in `tokens`.
+    fn log_probs(&mut self, tokens: &[u32], mode: &ExpertMode) -> Result<Vec<f32>> {
+        let temperature = self.options.temperature;
+        // Each is read before the next model runs: captured steps share their memory.
+        let each = self.members.iter_mut().map(|member| {
+            let logits = member.step(tokens, mode)?;
+            Ok(log_probs(&logits, tokens.len(), temperature))
+        });
+        Ok(mean_log_probs(each.collect::<Result<_>>()?))
+    }
+}
+
+impl Member<'_> {
     /// Encodes the sources; one row per sentence before the first step, where all hypotheses would be the same.
-    fn start(&mut self, batch: &PackedBatch, steps: usize) -> &mut DecoderState {
+    fn start(&mut self, batch: &PackedBatch, steps: usize, beam: usize, mode: &ExpertMode) {
         let device = self.model.params().device();
         // Rounded up, so that the next batch finds enough room and the steps that were captured in it.
         let up = |n: usize, unit: usize| if device.is_gpu() { n.next_multiple_of(unit) } else { n };
         let room = SearchRoom {
-            steps: Room { rows: up(batch.sentences() * self.options.beam, 64), steps: up(steps, 256) },
+            steps: Room { rows: up(batch.sentences() * beam, 64), steps: up(steps, 256) },
             sentences: up(batch.sentences(), 64),
             source: up(batch.src.len(), 1 << 14),
         };
@@ -114,15 +176,25 @@ impl<'m> Searcher<'m> {
         }
         let state = self.state.get_or_insert_with(|| self.model.search_room(room));
         let mut tape = Tape::evaluation(self.model.params());
-        let mut pass = Pass { tape: &mut tape, mode: &self.mode, probe: None };
+        let mut pass = Pass { tape: &mut tape, mode, probe: None };
         let source = Ids::from_host(device, &batch.src);
         let rows = Segments::from_host(device, &batch.src_starts);
         let memory = self.model.encode(&mut pass, &source, &rows);
         let sentences: Vec<u32> = (0..batch.sentences() as u32).collect();
-        self.model.start(state, &memory, &batch.src_starts, &sentences, &self.mode);
-        state
+        self.model.start(state, &memory, &batch.src_starts, &sentences, mode);
+    }
+
+    /// The logits after one more token of each hypothesis.
+    fn step(&mut self, tokens: &[u32], mode: &ExpertMode) -> Result<Tensor> {
+        self.model.step(self.state.as_mut().expect(STARTED), tokens, mode)
+    }
+
+    fn reorder(&mut self, parents: &[u32]) {
+        self.model.reorder(self.state.as_mut().expect(STARTED), parents);
     }
 }
+
+const STARTED: &str = "a search begins with `start`";
 
 /// The ranked continuations of each sentence after `step` tokens.
 fn candidates(
@@ -148,105 +220,4 @@ fn candidates(
     let (mut open, mut closed) = (found.open.into_iter(), found.closed.into_iter());
     let of = |sentence: &Sentence| if step < sentence.max_len { open.next() } else { closed.next() };
     sentences.iter().map(of).map(Option::unwrap_or_default).collect()
-}
-
-/// The search for one sentence's translation.
-struct Sentence {
-    /// Which sentence of the batch.
-    place: usize,
-    max_len: usize,
-    /// Best first; none when the search is over.
-    live: Vec<Live>,
-    /// In the order they were found.
-    finished: Vec<Hypothesis>,
-}
-
-impl Sentence {
-    fn new(place: usize, max_len: usize) -> Self {
-        Self { place, max_len, live: vec![Live::default()], finished: Vec::new() }
-    }
-
-    /// Takes a step: finishes hypotheses and chooses who lives on, whose rows are added to `parents`. `first_row` is
-    /// the row of the first live hypothesis.
-    fn advance(
-        &mut self,
-        candidates: &[Candidate],
-        first_row: usize,
-        options: &SearchOptions,
-        parents: &mut Vec<u32>,
-    ) {
-        let extended = |candidate: &Candidate| self.live[candidate.row as usize - first_row].with(candidate);
-        let ends = |candidate: &&Candidate| candidate.token == EOS;
-        let room = options.beam - self.finished.len();
-        let ending = candidates.iter().take(options.beam).filter(ends).take(room);
-        let finished: Vec<Hypothesis> = ending.map(|end| extended(end).finish(options)).collect();
-        let mut live = Vec::new();
-        if finished.len() < room {
-            let living = candidates.iter().filter(|candidate| candidate.token != EOS).take(options.beam);
-            for candidate in living {
-                live.push(extended(candidate));
-                parents.push(candidate.row);
-            }
-        }
-        self.live = live;
-        self.finished.extend(finished);
-    }
-
-    /// The best finished hypotheses; of equal ones the earlier found.
-    fn ranked(&mut self, count: usize) -> Vec<Hypothesis> {
-        let mut all = std::mem::take(&mut self.finished);
-        all.sort_by(|a, b| b.score.total_cmp(&a.score));
-        all.truncate(count);
-        all
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BEAM: usize = 2;
-
-    /// A sentence after one step, with two live hypotheses in rows 7 and 8.
-    fn sentence() -> Sentence {
-        let mut sentence = Sentence::new(0, 9);
-        take(&mut sentence, &[(-1.0, 3, 10), (-2.0, 3, 11)], 3);
-        sentence
-    }
-
-    /// Takes a step with candidates (score, row, token); gives the parents.
-    fn take(sentence: &mut Sentence, candidates: &[(f32, u32, u32)], first_row: usize) -> Vec<u32> {
-        let candidates: Vec<Candidate> =
-            candidates.iter().map(|&(score, row, token)| Candidate { score, row, token }).collect();
-        let options = SearchOptions { beam: BEAM, ..SearchOptions::default() };
-        let mut parents = Vec::new();
-        sentence.advance(&candidates, first_row, &options, &mut parents);
-        parents
-    }
-
-    #[test]
-    fn ends_count_only_among_the_first_of_the_beam() {
-        let mut sentence = sentence();
-        let parents = take(&mut sentence, &[(-1.5, 8, EOS), (-2.0, 8, 4), (-2.5, 7, EOS), (-3.0, 7, 5)], 7);
-        assert_eq!(parents, [8, 7]);
-        assert_eq!(sentence.live.iter().map(Live::last).collect::<Vec<_>>(), [4, 5]);
-        let found = sentence.ranked(BEAM);
-        assert_eq!(found.len(), 1, "the end at rank 3 is forgotten");
-        assert_eq!((&found[0].tokens[..], found[0].score), (&[11, EOS][..], -0.75));
-    }
-
-    #[test]
-    fn a_full_beam_of_ends_stops_the_sentence() {
-        let mut sentence = sentence();
-        let one_end = [(-2.0, 7, 4), (-2.5, 7, EOS), (-3.0, 8, 5), (-3.5, 8, 6)];
-        assert_eq!(take(&mut sentence, &one_end, 7), [7, 8]);
-        let two_ends = [(-2.25, 1, EOS), (-4.0, 2, EOS), (-5.0, 1, 4), (-6.0, 1, 5)];
-        assert!(take(&mut sentence, &two_ends, 1).is_empty(), "nobody lives on");
-        assert!(sentence.live.is_empty());
-        let found = sentence.ranked(BEAM);
-        assert_eq!(found.len(), BEAM, "no more than the beam are kept, the first found first");
-        assert_eq!(found[0].tokens, [10, 4, EOS]);
-        assert_eq!(found[1].tokens, [10, EOS]);
-        assert_eq!(found[0].positional, [-1.0, -1.0, -0.25]);
-    }
 }

@@ -12,7 +12,8 @@ pub struct Hypothesis {
     pub tokens: Vec<u32>,
     /// What hypotheses are ranked by: [`SearchOptions::score`] of the sum of `positional`. In nats.
     pub score: f32,
-    /// The natural-log probability of each token, of the end mark too; for `<unk>` less `unkpen`, as in fairseq.
+    /// The natural-log probability of each token, of the end mark too; for `<unk>` less `unkpen`, in diverse beams less
+    /// what repeating other groups' tokens cost, as in fairseq.
     pub positional: Vec<f32>,
 }
 
@@ -29,6 +30,11 @@ impl Live {
     /// The token that the decoder reads next; the end mark stands before the first.
     pub(crate) fn last(&self) -> u32 {
         self.tokens.last().copied().unwrap_or(EOS)
+    }
+
+    /// The tokens so far.
+    pub(crate) fn tokens(&self) -> &[u32] {
+        &self.tokens
     }
 
     /// This hypothesis with one more token.

@@ -1,6 +1,8 @@
 //! What a search may do.
 
-/// Settings of a beam search; names and defaults are fairseq's.
+use crate::sampling::Sampling;
+
+/// Settings of a search; names and defaults are fairseq's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchOptions {
     /// Hypotheses kept per sentence (5). 1 is greedy search.
@@ -22,6 +24,34 @@ pub struct SearchOptions {
     pub min_len: usize,
     /// Whether scores are divided by `length^lenpen` (yes); if not, `score = Σ ln p`.
     pub normalise: bool,
+    /// No sequence of this many tokens comes twice in a translation; 0 sets no bound (0). What a forced prefix repeats
+    /// stays, and the end mark is never forbidden.
+    pub no_repeat_ngram_size: usize,
+    /// Logits are divided by this before the softmax (1): above 1 flatter, below 1 sharper distributions. Log-probabilities
+    /// are those of the distribution so changed.
+    pub temperature: f32,
+    /// How continuations are chosen (the best).
+    pub choice: Choice,
+    /// What random choices depend on, besides the sentence's place in the input (1).
+    pub seed: u64,
+}
+
+/// How the continuations of a sentence's hypotheses are chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Choice {
+    /// The best of all hypotheses together.
+    Best,
+    /// The beam is cut into `groups` that choose one after the other; a token costs a group `strength` for every time
+    /// that the groups before it have it among their candidates at this step. These costs count in scores, as in fairseq
+    /// (Hamming diversity of Vijayakumar et al., 2018).
+    Diverse {
+        /// Groups of equal size; 1 is plain beam search.
+        groups: usize,
+        /// What a repeated token costs, in nats.
+        strength: f32,
+    },
+    /// Each of `beam` hypotheses is drawn on its own.
+    Sample(Sampling),
 }
 
 impl Default for SearchOptions {
@@ -35,6 +65,10 @@ impl Default for SearchOptions {
             max_len_b: 200,
             min_len: 1,
             normalise: true,
+            no_repeat_ngram_size: 0,
+            temperature: 1.0,
+            choice: Choice::Best,
+            seed: 1,
         }
     }
 }
@@ -47,7 +81,7 @@ pub struct InvalidOptions(pub Vec<String>);
 impl SearchOptions {
     /// All faults at once.
     pub fn check(&self) -> Result<(), InvalidOptions> {
-        let Self { beam, nbest, lenpen, unkpen, max_len_a, max_len_b, min_len, .. } = *self;
+        let Self { beam, nbest, lenpen, unkpen, max_len_a, max_len_b, min_len, temperature, .. } = *self;
         let mut faults = Vec::new();
         let mut require = |holds: bool, fault: String| {
             if !holds {
@@ -70,6 +104,35 @@ impl SearchOptions {
                 "min_len = {min_len} is above the longest allowed, max_len_b = {max_len_b}; raise max_len_b"
             ),
         );
+        require(
+            temperature > 0.0 && temperature.is_finite(),
+            format!("temperature = {temperature} must be a finite number above 0; 1 changes nothing"),
+        );
+        match self.choice {
+            Choice::Best => {}
+            Choice::Diverse { groups, strength } => {
+                require(
+                    groups > 0 && beam.is_multiple_of(groups),
+                    format!(
+                        "beam = {beam} cannot be cut into {groups} groups of equal size (diverse_beam_groups)"
+                    ),
+                );
+                require(
+                    strength >= 0.0 && strength.is_finite(),
+                    format!("diverse_beam_strength = {strength} must be a finite number, not below 0"),
+                );
+            }
+            Choice::Sample(Sampling { topk, topp }) => {
+                require(
+                    topk != Some(0),
+                    "sampling_topk = 0 leaves no token to draw; it must be at least 1".into(),
+                );
+                require(
+                    topp.is_none_or(|p| p > 0.0 && p <= 1.0),
+                    format!("sampling_topp = {} must be above 0 and not above 1", topp.unwrap_or_default()),
+                );
+            }
+        }
         if faults.is_empty() { Ok(()) } else { Err(InvalidOptions(faults)) }
     }
 
@@ -82,6 +145,12 @@ impl SearchOptions {
     pub fn max_len(&self, source: usize, max_positions: usize) -> usize {
         let wanted = (self.max_len_a * source as f32) as usize + self.max_len_b;
         wanted.max(self.min_len).min(max_positions.saturating_sub(1))
+    }
+
+    /// Whether all that is needed are the best continuations of whole groups of hypotheses, which a device finds itself.
+    pub(crate) fn is_plain(&self) -> bool {
+        let best = matches!(self.choice, Choice::Best | Choice::Diverse { groups: 1, .. });
+        best && self.no_repeat_ngram_size == 0 && self.temperature == 1.0
     }
 
     /// The score of `length` tokens, the end mark counted, with this cumulative log-probability.
@@ -108,6 +177,17 @@ mod tests {
         let text = options.check().unwrap_err().to_string();
         for part in ["nbest = 3", "lenpen = NaN", "min_len = 5"] {
             assert!(text.contains(part), "{text}");
+        }
+        let bad = [
+            (Choice::Diverse { groups: 2, strength: 0.5 }, "beam = 5 cannot be cut into 2 groups"),
+            (Choice::Diverse { groups: 5, strength: -1.0 }, "diverse_beam_strength = -1"),
+            (Choice::Sample(Sampling { topk: Some(0), topp: None }), "sampling_topk = 0"),
+            (Choice::Sample(Sampling { topk: None, topp: Some(1.5) }), "sampling_topp = 1.5"),
+        ];
+        for (choice, part) in bad {
+            let options = SearchOptions { choice, temperature: 0.0, ..SearchOptions::default() };
+            let text = options.check().unwrap_err().to_string();
+            assert!(text.contains(part) && text.contains("temperature = 0"), "{text}");
         }
     }
 

@@ -1,12 +1,13 @@
 //! How likely the model finds given translations.
 
 use mae_data::PackedBatch;
+use mae_engine::ops::decode::mean_log_probs;
 use mae_engine::{Result, Tape};
 use mae_model::attention::Pass;
 use mae_model::{DeviceBatch, ExpertMode, Translator};
 
 /// The natural-log probability of every target token of every sentence, the end mark included, by one full pass in
-/// evaluation mode; in batch order.
+/// evaluation mode; in batch order. Of several models with the same dictionaries: the logarithm of the mean probability.
 ///
 /// Where the model's decoder gates read the whole target (`decoder_gate = "whole"`), so do these scores: a token's
 /// probability depends on what follows it. Search cannot look ahead and gives other numbers for such models.
@@ -14,14 +15,26 @@ use mae_model::{DeviceBatch, ExpertMode, Translator};
 /// # Panics
 ///
 /// With [`ExpertMode::Sample`]: experts are drawn in training only.
-pub fn score_references(model: &Translator, batch: &PackedBatch, mode: &ExpertMode) -> Result<Vec<Vec<f32>>> {
+pub fn score_references(
+    models: &[&Translator],
+    batch: &PackedBatch,
+    mode: &ExpertMode,
+) -> Result<Vec<Vec<f32>>> {
     if batch.tgt.is_empty() {
         return Ok(vec![Vec::new(); batch.sentences()]);
     }
+    let mode = mode.at(&batch.ids);
+    let each: Result<Vec<_>> = models.iter().map(|model| log_probs(model, batch, &mode)).collect();
+    let log_probs = mean_log_probs(each?);
+    Ok(batch.tgt_starts.windows(2).map(|w| log_probs[w[0] as usize..w[1] as usize].to_vec()).collect())
+}
+
+/// Of all target tokens end to end.
+fn log_probs(model: &Translator, batch: &PackedBatch, mode: &ExpertMode) -> Result<Vec<f32>> {
     let on_device = DeviceBatch::new(model.params().device(), batch);
     let mut tape = Tape::evaluation(model.params());
     let mut pass = Pass { tape: &mut tape, mode, probe: None };
     let log_probs = model.loss(&mut pass, &on_device, 0.0, 1.0).log_probs.to_host();
     model.params().device().check()?;
-    Ok(batch.tgt_starts.windows(2).map(|w| log_probs[w[0] as usize..w[1] as usize].to_vec()).collect())
+    Ok(log_probs)
 }

@@ -2,83 +2,12 @@
 
 mod common;
 
-use common::{alone, config, full_pass, log_softmax, model, sources, systems, with_gates};
-use mae_data::{EOS, PAD, UNK};
-use mae_decode::{Hypothesis, SearchOptions, search};
+use common::slow::{SlowSearch, assert_same};
+use common::{alone, config, model, sources, systems, with_gates};
+use mae_data::{EOS, PAD};
+use mae_decode::{SearchOptions, search};
 use mae_model::config::{CrossGate, DecoderGate, System};
 use mae_model::{ExpertMode, Translator};
-
-struct Found {
-    tokens: Vec<u32>,
-    positional: Vec<f64>,
-    score: f64,
-}
-
-/// fairseq v0.9's `SequenceGenerator._generate` for one sentence, step by step as it is written there.
-fn slow_search(model: &Translator, source: &[u32], options: &SearchOptions) -> Vec<Found> {
-    let limit = ((options.max_len_a * source.len() as f32) as usize + options.max_len_b)
-        .min(model.config().max_positions - 1);
-    let mut beams: Vec<(Vec<u32>, Vec<f64>)> = vec![(vec![EOS], vec![])];
-    let mut finalised: Vec<Found> = Vec::new();
-    for step in 0..=limit {
-        let mut candidates = Vec::new();
-        for (b, (tokens, cumulative)) in beams.iter().enumerate() {
-            let mut lprobs = log_softmax(full_pass(model, source, tokens).last().unwrap());
-            lprobs[PAD as usize] = f64::NEG_INFINITY;
-            lprobs[UNK as usize] -= f64::from(options.unkpen);
-            if step >= limit {
-                for (token, lprob) in lprobs.iter_mut().enumerate() {
-                    if token as u32 != EOS {
-                        *lprob = f64::NEG_INFINITY;
-                    }
-                }
-            } else if step < options.min_len {
-                lprobs[EOS as usize] = f64::NEG_INFINITY;
-            }
-            let before = cumulative.last().copied().unwrap_or(0.0);
-            candidates.extend(lprobs.iter().enumerate().map(|(token, p)| (before + p, b, token as u32)));
-        }
-        candidates.retain(|(score, _, _)| score.is_finite());
-        candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
-        candidates.truncate(2 * options.beam);
-        let extend = |&(score, b, token): &(f64, usize, u32)| {
-            let (mut tokens, mut cumulative) = beams[b].clone();
-            tokens.push(token);
-            cumulative.push(score);
-            (tokens, cumulative)
-        };
-        for candidate in candidates.iter().take(options.beam).filter(|c| c.2 == EOS) {
-            let (tokens, cumulative) = extend(candidate);
-            if finalised.len() < options.beam {
-                let length = (tokens.len() - 1) as f64;
-                let norm = if options.normalise { length.powf(f64::from(options.lenpen)) } else { 1.0 };
-                let mut positional = cumulative.clone();
-                (1..positional.len()).rev().for_each(|i| positional[i] -= cumulative[i - 1]);
-                finalised.push(Found { tokens: tokens[1..].to_vec(), positional, score: candidate.0 / norm });
-            }
-        }
-        if finalised.len() == options.beam || step == limit {
-            break;
-        }
-        beams = candidates.iter().filter(|c| c.2 != EOS).take(options.beam).map(extend).collect();
-    }
-    finalised.sort_by(|a, b| b.score.total_cmp(&a.score));
-    finalised.truncate(options.nbest);
-    finalised
-}
-
-fn assert_same(what: &str, got: &[Hypothesis], want: &[Found]) {
-    assert_eq!(got.len(), want.len(), "{what}: number of hypotheses");
-    for (rank, (got, want)) in got.iter().zip(want).enumerate() {
-        assert_eq!(got.tokens, want.tokens, "{what}: tokens of hypothesis {rank}");
-        let close = |a: f32, b: f64| (f64::from(a) - b).abs() < 1e-4;
-        assert!(close(got.score, want.score), "{what}: score {rank} is {}, not {}", got.score, want.score);
-        assert_eq!(got.positional.len(), want.positional.len());
-        for (a, b) in got.positional.iter().zip(&want.positional) {
-            assert!(close(*a, *b), "{what}: positional score {a}, not {b}");
-        }
-    }
-}
 
 /// Option sets that bring out every rule.
 fn option_sets() -> Vec<(&'static str, SearchOptions)> {
@@ -114,7 +43,8 @@ fn check(
         let together = search(model, &batch, options, &ExpertMode::Mix).unwrap();
         for (place, got) in together.iter().enumerate() {
             let what = format!("{name}, {set}, seed {seed}, sentence {place}");
-            assert_same(&what, got, &slow_search(slow_model, batch.src_sentence(place), options));
+            let slow = SlowSearch::new(&[slow_model], options);
+            assert_same(&what, got, &slow.run(batch.src_sentence(place)));
             let single = search(model, &alone(&batch, place), options, &ExpertMode::Mix).unwrap();
             assert_eq!(single.len(), 1);
             assert_eq!(single[0].len(), got.len(), "{what}: alone");

@@ -2,14 +2,14 @@
 
 mod common;
 
-use common::{TYPES, config, full_pass, log_softmax, model, sources, systems, with_gates};
+use common::{TYPES, config, full_pass, full_pass_with, log_softmax, model, sources, systems, with_gates};
 use mae_data::{EOS, MemoryDataset, PackedBatch};
 use mae_decode::score_references;
 use mae_engine::ops::decode::Room;
 use mae_engine::{Device, Ids, Rng, Segments, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{DecoderGate, System};
-use mae_model::{ExpertMode, SearchRoom, Translator};
+use mae_model::{Draws, ExpertMode, SearchRoom, Translator};
 
 fn close(what: &str, got: &[f32], want: &[f32]) {
     for (a, b) in got.iter().zip(want) {
@@ -19,16 +19,17 @@ fn close(what: &str, got: &[f32], want: &[f32]) {
 
 /// Random tokens through `stepped`, hypotheses reordered, doubled and dropped on the way; at every step and for every
 /// hypothesis the logits must be those of a full pass of `full` over its prefix.
-fn check_steps(name: &str, stepped: &Translator, full: &Translator, seed: u64) {
+fn check_steps(name: &str, stepped: &Translator, full: &Translator, seed: u64, mode: &ExpertMode) {
     let batch = sources(&[5, 1, 8], seed);
     let device = Device::cpu();
     let mut tape = Tape::evaluation(stepped.params());
-    let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
+    let of_batch = mode.at(&batch.ids);
+    let mut pass = Pass { tape: &mut tape, mode: &of_batch, probe: None };
     let rows = Segments::from_host(&device, &batch.src_starts);
     let memory = stepped.encode(&mut pass, &Ids::from_host(&device, &batch.src), &rows);
     let room = SearchRoom { steps: Room { rows: 5, steps: 6 }, sentences: 3, source: batch.src.len() };
     let mut state = stepped.search_room(room);
-    stepped.start(&mut state, &memory, &batch.src_starts, &[0, 1, 2], &ExpertMode::Mix);
+    stepped.start(&mut state, &memory, &batch.src_starts, &[0, 1, 2], &of_batch);
     // (sentence, tokens read so far)
     let mut prefixes: Vec<(usize, Vec<u32>)> = (0..3).map(|sentence| (sentence, vec![])).collect();
     let orders: [&[u32]; 6] =
@@ -40,9 +41,10 @@ fn check_steps(name: &str, stepped: &Translator, full: &Translator, seed: u64) {
             tokens.push(if step == 0 { EOS } else { random });
         }
         let newest: Vec<u32> = prefixes.iter().map(|(_, tokens)| tokens[step]).collect();
-        let logits = stepped.step(&mut state, &newest, &ExpertMode::Mix).unwrap();
+        let logits = stepped.step(&mut state, &newest, &of_batch).unwrap();
         for ((sentence, tokens), got) in prefixes.iter().zip(logits.to_host().chunks_exact(TYPES[1])) {
-            let want = full_pass(full, batch.src_sentence(*sentence), tokens);
+            let own = mode.at(&[*sentence as u32]);
+            let want = full_pass_with(full, batch.src_sentence(*sentence), tokens, &own);
             close(&format!("{name}, step {step}"), got, &want[step]);
         }
         stepped.reorder(&mut state, order);
@@ -55,7 +57,19 @@ fn cached_steps_equal_full_passes() {
     for (name, config) in systems() {
         for seed in [11, 12] {
             let model = model(&config, seed);
-            check_steps(name, &model, &model, seed);
+            check_steps(name, &model, &model, seed, &ExpertMode::Mix);
+        }
+    }
+}
+
+/// The paper's one-expert evaluation: the same experts while stepping as in full passes.
+#[test]
+fn one_expert_steps_as_in_full_passes() {
+    let random = ExpertMode::Random(Draws { seed: 5, places: Vec::new() });
+    for (name, config) in systems() {
+        let model = model(&config, 14);
+        for mode in [ExpertMode::Argmax, ExpertMode::Fixed(2), random.clone()] {
+            check_steps(&format!("{name}, {mode:?}"), &model, &model, 14, &mode);
         }
     }
 }
@@ -64,7 +78,7 @@ fn cached_steps_equal_full_passes() {
 #[test]
 fn steps_of_whole_gates_equal_full_passes_of_causal_ones() {
     let causal = model(&config(System::Mae), 13);
-    check_steps("whole gates", &with_gates(&causal, DecoderGate::Whole), &causal, 13);
+    check_steps("whole gates", &with_gates(&causal, DecoderGate::Whole), &causal, 13, &ExpertMode::Mix);
 }
 
 #[test]
@@ -86,7 +100,7 @@ fn references_score_as_full_passes_say() {
             tgt_vocab: vocab,
         };
         let batch = PackedBatch::from_pairs(&data, &[0, 1, 2]);
-        let scores = score_references(&model, &batch, &ExpertMode::Mix).unwrap();
+        let scores = score_references(&[&model], &batch, &ExpertMode::Mix).unwrap();
         for (place, got) in scores.iter().enumerate() {
             let target = batch.tgt_sentence(place);
             let previous: Vec<u32> = [EOS].iter().chain(&target[..target.len() - 1]).copied().collect();

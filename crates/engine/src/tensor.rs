@@ -43,6 +43,11 @@ impl Tensor {
         self.data.to_host()
     }
 
+    /// Copies the first `rows` rows to the host, waiting for the device.
+    pub(crate) fn first_rows_to_host(&self, rows: usize) -> Vec<f32> {
+        self.data.range_to_host(0..rows * self.cols)
+    }
+
     /// Number of values.
     pub(crate) fn count(&self) -> usize {
         self.rows * self.cols

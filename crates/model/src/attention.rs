@@ -23,6 +23,8 @@ pub enum ExpertMode {
     Argmax,
     /// Expert number i everywhere.
     Fixed(u32),
+    /// One per sentence and attention, drawn from all alike; gates are not asked.
+    Random(Draws),
     /// Given row by row for each attention, by name; for tests.
     Given(BTreeMap<String, Ids>),
 }
@@ -188,6 +190,13 @@ impl MixtureAttention {
             _ => (source(x), rows),
         };
         let per_row = mixing.input == GateInput::Running;
+        let drawn = match pass.mode {
+            ExpertMode::Random(draws) => Some(self.drawn(pass.tape, mixing, draws, rows.count())),
+            _ => None,
+        };
+        if let (Some(weights), None) = (&drawn, &pass.probe) {
+            return HeadWeights::PerSentence(weights.clone());
+        }
         let gate_rows = if per_row { read.rows() } else { segments.count() };
         let mix = if mixing.gate.is_none() {
             self.mix(pass, mixing, None, gate_rows, per_row.then_some(segments))
@@ -199,11 +208,23 @@ impl MixtureAttention {
             };
             self.mix(pass, mixing, Some(&pooled), gate_rows, per_row.then_some(segments))
         };
+        if let Some(weights) = drawn {
+            return HeadWeights::PerSentence(weights);
+        }
         match mix {
             None => HeadWeights::One,
             Some(mix) if per_row => HeadWeights::PerRow(mix.weights),
             Some(mix) => HeadWeights::PerSentence(mix.weights),
         }
+    }
+
+    /// Head weights of random experts, one row for each of `sentences` sentences.
+    fn drawn(&self, tape: &mut Tape<'_>, mixing: &Mixing, draws: &Draws, sentences: usize) -> Var {
+        let mut experts = draws.experts(&self.name, mixing.experts.rows());
+        // Where there is room for more sentences than there are.
+        experts.resize(sentences, 0);
+        let pick = Pick::Given(Ids::from_host(tape.device(), &experts));
+        tape.pick_ungated(sentences, &mixing.experts, &pick).weights
     }
 
     /// Head weights of `rows` gate rows; `None` for plain attention. `sentences` says which rows share a sentence
@@ -217,7 +238,8 @@ impl MixtureAttention {
         sentences: Option<&Segments>,
     ) -> Option<HeadMix> {
         let pick = match (pass.mode, sentences, mixing.unit) {
-            (ExpertMode::Mix, _, _) => None,
+            // Where experts are random, the gates are asked for reports only.
+            (ExpertMode::Mix | ExpertMode::Random(_), _, _) => None,
             (ExpertMode::Sample, Some(sentences), SamplingUnit::Sentence) => {
                 Some(Pick::SamplePerSentence(sentences.clone()))
             }
@@ -245,5 +267,7 @@ pub(crate) fn linear(tape: &mut Tape<'_>, x: &Var, [weight, bias]: [ParamId; 2])
     tape.linear(x, weight, bias, Activation::Identity, 0.0)
 }
 
+mod draws;
 mod step;
+pub use draws::Draws;
 pub use step::{AttentionState, SearchRoom, StepContext};

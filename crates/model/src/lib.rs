@@ -27,7 +27,7 @@ pub mod stack;
 pub mod stepping;
 pub mod translator;
 
-pub use attention::{ExpertMode, SearchRoom};
+pub use attention::{Draws, ExpertMode, SearchRoom};
 pub use config::ModelConfig;
 pub use error::{Error, Result};
 pub use stepping::DecoderState;

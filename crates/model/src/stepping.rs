@@ -63,7 +63,7 @@ impl DecoderState {
 }
 
 impl Translator {
-    /// Room for searches of up to this size.
+    /// Room for searches of up to this size, all with the same kind of experts: steps that were captured are replayed.
     pub fn search_room(&self, room: SearchRoom) -> DecoderState {
         let device = self.params().device();
         DecoderState {

@@ -6,6 +6,7 @@ pub mod clean_corpus;
 pub mod detokenize;
 pub mod doctor;
 pub mod generate;
+pub mod interactive;
 pub mod normalize;
 pub mod preprocess;
 pub mod quickstart;

@@ -1,6 +1,8 @@
 //! What the tests share: tiny random models of every system, random sources, and full passes.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
+pub mod slow;
+
 use mae_data::{EOS, MemoryDataset, PAD, PackedBatch};
 use mae_engine::{Device, Rng, Tape};
 use mae_model::attention::Pass;
@@ -128,6 +130,16 @@ pub fn alone(batch: &PackedBatch, place: usize) -> PackedBatch {
 
 /// Logits after every token of `previous` (which begins with the end mark), by one full pass: `[length, V]`.
 pub fn full_pass(model: &Translator, source: &[u32], previous: &[u32]) -> Vec<Vec<f32>> {
+    full_pass_with(model, source, previous, &ExpertMode::Mix)
+}
+
+/// [`full_pass`] with other experts.
+pub fn full_pass_with(
+    model: &Translator,
+    source: &[u32],
+    previous: &[u32],
+    mode: &ExpertMode,
+) -> Vec<Vec<f32>> {
     let batch = PackedBatch {
         src: source.to_vec(),
         src_starts: vec![0, source.len() as u32],
@@ -138,7 +150,7 @@ pub fn full_pass(model: &Translator, source: &[u32], previous: &[u32]) -> Vec<Ve
     };
     let batch = DeviceBatch::new(&Device::cpu(), &batch);
     let mut tape = Tape::evaluation(model.params());
-    let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
+    let mut pass = Pass { tape: &mut tape, mode, probe: None };
     let features = model.features(&mut pass, &batch);
     let logits = model.logits(&mut tape, &features);
     logits.to_host().chunks_exact(logits.cols()).map(<[f32]>::to_vec).collect()

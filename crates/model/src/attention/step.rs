@@ -3,7 +3,7 @@
 use mae_engine::ops::decode::{Kept, KvCache, Lineage, Room, RunningSum};
 use mae_engine::{Device, Ids, Segments, Tape, Tensor, Var};
 
-use super::{GateInput, Mixing, MixtureAttention, Pass, Projections, linear};
+use super::{ExpertMode, GateInput, Mixing, MixtureAttention, Pass, Projections, linear};
 
 /// How much a search may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,10 @@ struct Remembered {
     memory: Option<Kept>,
     /// Running gate: the sum of the inputs so far, one row per hypothesis.
     gate_sum: RunningSum,
-    /// Gate over the source: head weights, one row per sentence, made once.
+    /// Gate over the source, or random experts: head weights, one row per sentence, made once.
     sentence_weights: Option<Kept>,
+    /// Whether those are in use.
+    by_sentence: bool,
 }
 
 impl AttentionState {
@@ -70,7 +72,11 @@ impl MixtureAttention {
             kv: KvCache::new(device, steps, width),
             memory: cross.then(|| Kept::new(device, [room.source, 2 * width], false)),
             gate_sum: RunningSum::new(device, sums, width),
-            sentence_weights: over_source.then(|| Kept::new(device, [room.sentences, self.heads], true)),
+            sentence_weights: self
+                .mixing
+                .as_ref()
+                .map(|_| Kept::new(device, [room.sentences, self.heads], true)),
+            by_sentence: false,
         }))
     }
 
@@ -88,19 +94,39 @@ impl MixtureAttention {
         if let (Projections::Apart { kv, .. }, Some(kept)) = (&self.projections, &mut state.memory) {
             kept.set(linear(pass.tape, memory, *kv).tensor());
         }
-        let over_source = self.mixing.as_ref().filter(|mixing| mixing.input == GateInput::Source);
-        if let (Some(mixing), Some(kept)) = (over_source, &mut state.sentence_weights) {
-            let pooled = mixing.gate.is_some().then(|| pass.tape.segment_mean(memory, keys));
-            match self.mix(pass, mixing, pooled.as_ref(), keys.count(), None) {
-                Some(mix) => kept.set(mix.weights.tensor()),
-                // Plain attention: every head weighs 1.
-                None => kept.set(&Tensor::from_host(
-                    pass.tape.device(),
-                    [keys.count(), self.heads],
-                    &vec![1.0; keys.count() * self.heads],
-                )),
-            }
+        state.by_sentence = false;
+        if let (Some(mixing), Some(kept)) = (&self.mixing, &mut state.sentence_weights)
+            && let Some(weights) = self.sentence_weights(pass, mixing, memory, keys)
+        {
+            kept.set(&weights);
+            state.by_sentence = true;
         }
+    }
+
+    /// Head weights that are the same at all steps of a sentence, if they are.
+    fn sentence_weights(
+        &self,
+        pass: &mut Pass<'_, '_>,
+        mixing: &Mixing,
+        memory: &Var,
+        keys: &Segments,
+    ) -> Option<Tensor> {
+        let sentences = keys.count();
+        if let ExpertMode::Random(draws) = pass.mode {
+            return Some(self.drawn(pass.tape, mixing, draws, sentences).tensor().clone());
+        }
+        if mixing.input != GateInput::Source {
+            return None;
+        }
+        let pooled = mixing.gate.is_some().then(|| pass.tape.segment_mean(memory, keys));
+        Some(match self.mix(pass, mixing, pooled.as_ref(), sentences, None) {
+            Some(mix) => mix.weights.tensor().clone(),
+            // Plain attention: every head weighs 1.
+            None => {
+                let ones = vec![1.0; sentences * self.heads];
+                Tensor::from_host(pass.tape.device(), [sentences, self.heads], &ones)
+            }
+        })
     }
 
     /// x `[R, D]`, one row per hypothesis.
@@ -136,7 +162,7 @@ impl MixtureAttention {
         state: &mut Remembered,
         at: &StepContext<'_>,
     ) -> Option<Tensor> {
-        if let Some(weights) = &state.sentence_weights {
+        if let Some(weights) = state.sentence_weights.as_ref().filter(|_| state.by_sentence) {
             return Some(pass.tape.gather(weights.tensor(), at.sentences));
         }
         let pooled = mixing

@@ -4,12 +4,13 @@ use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use mae_data::lines::Tally;
 use mae_data::pairs::detect_languages;
 use mae_data::{
     BadUtf8, Bpe, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Sentences, UNK, Vocab, bpe,
 };
-use mae_model::folder::ModelFolder;
+
+use super::models::{Models, named};
+use super::notes::Notes;
 
 /// Sentences to translate or score, cut to what the model can take.
 pub struct Input {
@@ -19,8 +20,27 @@ pub struct Input {
     pub data: ParallelDataset,
     /// References as text, as they are printed and compared.
     pub references: Option<Vec<String>>,
-    /// What a side met, for [`Input::report`].
-    notes: Vec<String>,
+    /// What translations must begin with, if anything is asked for.
+    pub prefixes: Option<Vec<Vec<u32>>>,
+    /// The number of the first sentence.
+    pub first: usize,
+}
+
+/// How text is turned into tokens and back.
+#[derive(Clone, Copy)]
+pub struct TextOptions {
+    /// Apply the model's BPE codes, if it has any.
+    pub segment: bool,
+    /// Join pieces in all output.
+    pub remove_bpe: bool,
+}
+
+/// Lines that are read: sources, and references if there are any.
+pub struct Lines {
+    /// To be translated.
+    pub sources: Vec<String>,
+    /// Their translations.
+    pub targets: Option<Vec<String>>,
 }
 
 impl Input {
@@ -29,8 +49,9 @@ impl Input {
         path: &Path,
         subset: &str,
         languages: Option<(&str, &str)>,
-        folder: &ModelFolder,
-        remove_bpe: bool,
+        models: &Models,
+        text: TextOptions,
+        notes: &mut Notes,
     ) -> anyhow::Result<Self> {
         let (src, tgt) = match languages {
             Some((src, tgt)) => (src.to_owned(), tgt.to_owned()),
@@ -38,6 +59,7 @@ impl Input {
         };
         let data = ParallelDataset::open(path, subset, &src, &tgt)
             .with_context(|| format!("cannot read subset `{subset}` of {}", path.display()))?;
+        let folder = &models.first;
         for (lang, found, wanted) in
             [(&src, &data.src_vocab, &folder.source), (&tgt, &data.tgt_vocab, &folder.target)]
         {
@@ -50,140 +72,152 @@ impl Input {
             let words = ids.iter().filter(|&&id| id != EOS);
             let words = words.map(|&id| if id == UNK { "<<unk>>" } else { data.tgt_vocab.symbol(id) });
             let line = words.collect::<Vec<_>>().join(" ");
-            if remove_bpe { bpe::join(&line) } else { line }
+            if text.remove_bpe { bpe::join(&line) } else { line }
         };
         let references = (0..data.len()).map(reference).collect();
-        Self::new(subset.to_owned(), all(&data.src), Some((all(&data.tgt), references)), folder, Vec::new())
+        let targets = Some((all(&data.tgt), references));
+        Ok(Self::new(subset.to_owned(), 0, all(&data.src), targets, models, notes))
     }
 
     /// Lines of text; `-` is standard input.
     pub fn from_text(
         source: &Path,
         target: Option<&Path>,
-        folder: &ModelFolder,
-        segment: bool,
-        remove_bpe: bool,
+        models: &Models,
+        text: TextOptions,
+        notes: &mut Notes,
     ) -> anyhow::Result<Self> {
         if source == Path::new("-") && target == Some(source) {
             bail!("--source and --target cannot both be standard input; put one of them in a file");
         }
-        let codes = folder.codes.as_ref().filter(|_| segment).map(Bpe::new);
-        let pieces = |lines: &[String]| match &codes {
-            Some(codes) => codes.segment_lines(lines),
-            None => lines.to_vec(),
-        };
-        let (sources, targets, notes) = read_lines(source, target)?;
-        let (src, _) = MemoryDataset::encode(&folder.source, &pieces(&sources));
-        let targets = targets.map(|lines| {
-            let pieces = pieces(&lines);
+        let lines = Lines::read(source, target, notes)?;
+        let name = if source == Path::new("-") { "stdin".into() } else { source.display().to_string() };
+        Ok(Self::from_lines(name, 0, lines, models, text, notes))
+    }
+
+    /// Lines that were read already, the first of which has the number `first`.
+    pub fn from_lines(
+        name: String,
+        first: usize,
+        lines: Lines,
+        models: &Models,
+        text: TextOptions,
+        notes: &mut Notes,
+    ) -> Self {
+        let folder = &models.first;
+        let (src, _) = MemoryDataset::encode(&folder.source, &pieces(&lines.sources, models, text));
+        let targets = lines.targets.map(|lines| {
+            let pieces = pieces(&lines, models, text);
             let (tgt, _) = MemoryDataset::encode(&folder.target, &pieces);
-            let references = match (remove_bpe, &codes) {
+            let segmented = text.segment && folder.codes.is_some();
+            let references = match (text.remove_bpe, segmented) {
                 (false, _) => pieces,
-                (true, Some(_)) => lines,
-                (true, None) => lines.iter().map(|line| bpe::join(line)).collect(),
+                (true, true) => lines,
+                (true, false) => lines.iter().map(|line| bpe::join(line)).collect(),
             };
             (tgt, references)
         });
-        let name = if source == Path::new("-") { "stdin".into() } else { source.display().to_string() };
-        Self::new(name, src, targets, folder, notes)
+        Self::new(name, first, src, targets, models, notes)
     }
 
     fn new(
         name: String,
+        first: usize,
         src: MemoryDataset,
         targets: Option<(MemoryDataset, Vec<String>)>,
-        folder: &ModelFolder,
-        mut notes: Vec<String>,
-    ) -> anyhow::Result<Self> {
-        let limit = folder.model.config().max_positions;
-        let src = fit(src, limit, "source", &mut notes);
+        models: &Models,
+        notes: &mut Notes,
+    ) -> Self {
+        let src = notes.source.fit(src, first);
         let (tgt, references) = targets.unzip();
-        let tgt = fit(tgt.unwrap_or_default(), limit, "target", &mut notes);
-        let (src_vocab, tgt_vocab) = (folder.source.clone(), folder.target.clone());
+        let tgt = notes.target.fit(tgt.unwrap_or_default(), first);
+        let (src_vocab, tgt_vocab) = (models.first.source.clone(), models.first.target.clone());
         let data = ParallelDataset { src: src.into(), tgt: tgt.into(), src_vocab, tgt_vocab };
-        Ok(Self { name, data, references, notes })
+        Self { name, data, references, prefixes: None, first }
+    }
+
+    /// Translations begin with the first `size` tokens of their references. As in fairseq, the end mark of a shorter
+    /// reference is one of them.
+    pub fn force_references(&mut self, size: usize) -> anyhow::Result<()> {
+        if self.references.is_none() {
+            bail!("--prefix-size takes the prefixes from references; give them with --target FILE");
+        }
+        let begin = |i: usize| self.data.tgt.get(i).into_iter().take(size).collect();
+        self.prefixes = Some((0..self.len()).map(begin).collect());
+        Ok(())
+    }
+
+    /// Translations begin with the words of the lines of a file.
+    pub fn force_lines_of(
+        &mut self,
+        path: &Path,
+        models: &Models,
+        text: TextOptions,
+        notes: &mut Notes,
+    ) -> anyhow::Result<()> {
+        let lines = Lines::read(path, None, notes)?.sources;
+        if lines.len() != self.len() {
+            bail!(
+                "{} has {} lines, {} has {}: a prefix (it may be empty) is needed for every line",
+                self.name,
+                self.len(),
+                path.display(),
+                lines.len()
+            );
+        }
+        let (ids, _) = MemoryDataset::encode(&models.first.target, &pieces(&lines, models, text));
+        let ids = notes.prefix.fit(ids, self.first);
+        let without_end = |i: usize| ids.get(i).iter().copied().filter(|&id| id != EOS).collect();
+        self.prefixes = Some((0..ids.len()).map(without_end).collect());
+        Ok(())
     }
 
     /// Number of sentences.
     pub fn len(&self) -> usize {
         self.data.src.len()
     }
+}
 
-    /// Says on standard error what was cut, unknown or repaired.
-    pub fn report(&self) {
-        self.notes.iter().for_each(|note| eprintln!("mae: {note}"));
+/// Lines as the model's pieces, where it has codes.
+fn pieces(lines: &[String], models: &Models, text: TextOptions) -> Vec<String> {
+    match models.first.codes.as_ref().filter(|_| text.segment).map(Bpe::new) {
+        Some(codes) => codes.segment_lines(lines),
+        None => lines.to_vec(),
     }
 }
 
-/// Source lines, target lines, and what was repaired on the way.
-type Lines = (Vec<String>, Option<Vec<String>>, Vec<String>);
-
-fn read_lines(source: &Path, target: Option<&Path>) -> anyhow::Result<Lines> {
-    let open = |path: &Path| match path {
+/// A reader of a file, or of standard input (`-`); bytes that are not UTF-8 are replaced and counted.
+pub fn open(path: &Path) -> mae_data::Result<LineReader> {
+    match path {
         path if path == Path::new("-") => {
             Ok(LineReader::new("standard input", BufReader::new(std::io::stdin()), BadUtf8::Replace))
         }
         path => LineReader::open(path, BadUtf8::Replace),
-    };
-    let mut notes = Vec::new();
-    let mut note = |reader: &LineReader| {
-        if !reader.issues().is_empty() {
-            notes.push(format!("{}: {}", reader.path().display(), reader.issues()));
-        }
-    };
-    let mut src = open(source)?;
-    let Some(target) = target else {
-        let lines = src.by_ref().collect::<Result<_, _>>()?;
-        note(&src);
-        return Ok((lines, None, notes));
-    };
-    let mut pairs = ParallelLines { src, tgt: open(target)? };
-    let (mut sources, mut targets) = (Vec::new(), Vec::new());
-    while let Some((src, tgt)) = pairs.next_pair()? {
-        sources.push(src.to_owned());
-        targets.push(tgt.to_owned());
     }
-    note(&pairs.src);
-    note(&pairs.tgt);
-    Ok((sources, Some(targets), notes))
 }
 
-/// Cuts sentences to the model's positions; notes how many, and how many words are unknown.
-fn fit(side: MemoryDataset, limit: usize, what: &str, notes: &mut Vec<String>) -> MemoryDataset {
-    let (mut cut, mut with_unknown) = (Tally::default(), Tally::default());
-    let (mut words, mut unknown) = (0, 0);
-    let mut fitting = MemoryDataset::default();
-    for i in 0..side.len() {
-        let ids = side.get(i);
-        words += ids.len().saturating_sub(1);
-        let unknown_here = ids.iter().filter(|&&id| id == UNK).count();
-        if unknown_here > 0 {
-            unknown += unknown_here;
-            with_unknown.add(i as u64 + 1);
+impl Lines {
+    fn read(source: &Path, target: Option<&Path>, notes: &mut Notes) -> anyhow::Result<Self> {
+        let mut src = open(source)?;
+        let Some(target) = target else {
+            let sources = src.by_ref().collect::<Result<_, _>>()?;
+            notes.repaired(&src);
+            return Ok(Self { sources, targets: None });
+        };
+        let mut pairs = ParallelLines { src, tgt: open(target)? };
+        let (mut sources, mut targets) = (Vec::new(), Vec::new());
+        while let Some((src, tgt)) = pairs.next_pair()? {
+            sources.push(src.to_owned());
+            targets.push(tgt.to_owned());
         }
-        if ids.len() > limit {
-            cut.add(i as u64 + 1);
-            fitting.push(&[&ids[..limit - 1], &[EOS]].concat());
-        } else {
-            fitting.push(ids);
-        }
+        notes.repaired(&pairs.src);
+        notes.repaired(&pairs.tgt);
+        Ok(Self { sources, targets: Some(targets) })
     }
-    if cut.count > 0 {
-        notes.push(format!("{what} lines cut to the {limit} tokens that the model can take: {cut}"));
-    }
-    if unknown > 0 {
-        let share = 100.0 * unknown as f64 / words as f64;
-        notes.push(format!(
-            "{unknown} of {words} {what} tokens ({share:.1} %) are not in the dictionary and count as <unk>; \
-             lines concerned: {with_unknown}"
-        ));
-    }
-    fitting
 }
 
 fn same_vocabulary(path: &Path, found: &Vocab, wanted: &Vocab) -> anyhow::Result<()> {
     let Some((id, found, wanted)) = found.first_difference(wanted) else { return Ok(()) };
-    let named = |token: Option<&str>| token.map_or("nothing".into(), |token| format!("`{token}`"));
     bail!(
         "{} is not the dictionary that the model was trained with: id {id} is {} there, {} in the model's; preprocess \
          the text with the model's dictionaries (--srcdict, --tgtdict), or translate it with --source FILE",

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use mae_data::{Vocab, bpe};
-use mae_decode::Hypothesis;
-use serde::Serialize;
+use mae_decode::{Gates, Hypothesis};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::input::Input;
+use super::translate::Found;
 
 /// The layout of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,31 +24,51 @@ pub enum Style {
 }
 
 /// Writes blocks, one per sentence.
-pub struct Printer<'a> {
+pub struct Printer {
     sink: Sink,
     style: Style,
     remove_bpe: bool,
-    input: &'a Input,
 }
 
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct TranslationLine<'a> {
     id: usize,
     source: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gates: Option<ByAttention<'a>>,
     hypotheses: Vec<HypothesisLine<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct HypothesisLine<'a> {
     tokens: Vec<&'a str>,
     text: String,
     score: f32,
     logprobs: &'a [f32],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gates: Option<ByAttention<'a>>,
 }
 
-#[derive(Serialize)]
+/// Gates as an object: a list of probabilities for an attention with one gate per sentence, a list of such lists, one per
+/// target token, for the others.
+struct ByAttention<'a>(&'a [Gates]);
+
+impl Serialize for ByAttention<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for gates in self.0 {
+            match (gates.per_sentence, gates.rows.first()) {
+                (true, Some(row)) => map.serialize_entry(&gates.attention, row)?,
+                _ => map.serialize_entry(&gates.attention, &gates.rows)?,
+            }
+        }
+        map.end()
+    }
+}
+
+#[derive(serde::Serialize)]
 struct ScoreLine<'a> {
     id: usize,
     tokens: Vec<&'a str>,
@@ -55,20 +76,15 @@ struct ScoreLine<'a> {
     sum: f64,
 }
 
-impl<'a> Printer<'a> {
+impl Printer {
     /// Writes to `path`, or to standard output.
-    pub fn open(
-        path: Option<&Path>,
-        style: Style,
-        remove_bpe: bool,
-        input: &'a Input,
-    ) -> anyhow::Result<Self> {
-        Ok(Self { sink: Sink::open(path)?, style, remove_bpe, input })
+    pub fn open(path: Option<&Path>, style: Style, remove_bpe: bool) -> anyhow::Result<Self> {
+        Ok(Self { sink: Sink::open(path)?, style, remove_bpe })
     }
 
     /// Target ids as text.
-    pub fn text(&self, ids: &[u32]) -> String {
-        self.string(&self.input.data.tgt_vocab, ids)
+    pub fn text(&self, input: &Input, ids: &[u32]) -> String {
+        self.string(&input.data.tgt_vocab, ids)
     }
 
     fn string(&self, vocab: &Vocab, ids: &[u32]) -> String {
@@ -76,62 +92,66 @@ impl<'a> Printer<'a> {
         if self.remove_bpe { bpe::join(&line) } else { line }
     }
 
-    fn tokens(&self, ids: &[u32]) -> Vec<&'a str> {
-        ids.iter().map(|&id| self.input.data.tgt_vocab.symbol(id)).collect()
-    }
-
-    /// Writes the translations of sentence `id`, of which there is at least one.
-    pub fn translation(&mut self, id: usize, found: &[Hypothesis]) -> anyhow::Result<()> {
-        let input = self.input;
-        let target = input.references.as_ref().map(|lines| lines[id].as_str());
+    /// Writes the translations of sentence `i` of the input, of which there is at least one.
+    pub fn translation(&mut self, input: &Input, i: usize, found: &Found) -> anyhow::Result<()> {
+        let target = input.references.as_ref().map(|lines| lines[i].as_str());
         match self.style {
             Style::Plain => {
-                let text = self.text(&found[0].tokens);
+                let text = self.text(input, &found.hypotheses[0].tokens);
                 self.sink.line(format_args!("{text}"))
             }
-            Style::Fairseq => self.block(id, found),
+            Style::Fairseq => self.block(input, i, &found.hypotheses),
             Style::Jsonl => {
-                let source = self.string(&input.data.src_vocab, &input.data.src.get(id));
-                let each = found.iter().map(|hypothesis| HypothesisLine {
-                    tokens: self.tokens(&hypothesis.tokens),
-                    text: self.text(&hypothesis.tokens),
+                let source = self.string(&input.data.src_vocab, &input.data.src.get(i));
+                let gates = found.gates.as_ref();
+                let each = found.hypotheses.iter().enumerate().map(|(rank, hypothesis)| HypothesisLine {
+                    tokens: tokens(input, &hypothesis.tokens),
+                    text: self.text(input, &hypothesis.tokens),
                     score: hypothesis.score,
                     logprobs: &hypothesis.positional,
+                    gates: gates.map(|gates| ByAttention(&gates.hypotheses[rank])),
                 });
-                let line = TranslationLine { id, source, target, hypotheses: each.collect() };
+                let line = TranslationLine {
+                    id: input.first + i,
+                    source,
+                    target,
+                    gates: gates.map(|gates| ByAttention(&gates.encoder)),
+                    hypotheses: each.collect(),
+                };
                 self.sink.json(&line)
             }
         }
     }
 
-    /// Writes the natural-log probabilities of the reference of sentence `id`.
-    pub fn score(&mut self, id: usize, log_probs: &[f32]) -> anyhow::Result<()> {
-        let reference = self.input.data.tgt.get(id);
+    /// Writes the natural-log probabilities of the reference of sentence `i` of the input.
+    pub fn score(&mut self, input: &Input, i: usize, log_probs: &[f32]) -> anyhow::Result<()> {
+        let reference = input.data.tgt.get(i);
         let sum: f64 = log_probs.iter().map(|&p| f64::from(p)).sum();
         match self.style {
             Style::Plain => self.sink.line(format_args!("{sum:.6}")),
             Style::Jsonl => {
-                let line = ScoreLine { id, tokens: self.tokens(&reference), logprobs: log_probs, sum };
+                let id = input.first + i;
+                let line = ScoreLine { id, tokens: tokens(input, &reference), logprobs: log_probs, sum };
                 self.sink.json(&line)
             }
             Style::Fairseq => {
                 let score = (sum / log_probs.len() as f64) as f32;
                 let scored = Hypothesis { tokens: reference, score, positional: log_probs.to_vec() };
-                self.block(id, &[scored])
+                self.block(input, i, &[scored])
             }
         }
     }
 
     /// fairseq's lines.
-    fn block(&mut self, id: usize, found: &[Hypothesis]) -> anyhow::Result<()> {
-        let input = self.input;
-        let source = self.string(&input.data.src_vocab, &input.data.src.get(id));
+    fn block(&mut self, input: &Input, i: usize, found: &[Hypothesis]) -> anyhow::Result<()> {
+        let id = input.first + i;
+        let source = self.string(&input.data.src_vocab, &input.data.src.get(i));
         self.sink.line(format_args!("S-{id}\t{source}"))?;
         if let Some(references) = &input.references {
-            self.sink.line(format_args!("T-{id}\t{}", references[id]))?;
+            self.sink.line(format_args!("T-{id}\t{}", references[i]))?;
         }
         for hypothesis in found {
-            let (text, score) = (self.text(&hypothesis.tokens), base2(hypothesis.score));
+            let (text, score) = (self.text(input, &hypothesis.tokens), base2(hypothesis.score));
             self.sink.line(format_args!("H-{id}\t{score}\t{text}"))?;
             self.sink.line(format_args!("D-{id}\t{score}\t{text}"))?;
             let each = hypothesis.positional.iter().map(|&p| format!("{:.4}", base2(p)));
@@ -140,10 +160,19 @@ impl<'a> Printer<'a> {
         Ok(())
     }
 
+    /// Hands over what was written so far to whoever reads it.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        self.sink.out.flush().context("cannot write the output")
+    }
+
     /// Completes the output; a file appears under its name only now.
     pub fn finish(self) -> anyhow::Result<()> {
         self.sink.finish()
     }
+}
+
+fn tokens<'a>(input: &'a Input, ids: &[u32]) -> Vec<&'a str> {
+    ids.iter().map(|&id| input.data.tgt_vocab.symbol(id)).collect()
 }
 
 /// A natural logarithm in base 2.

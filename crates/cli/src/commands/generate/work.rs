@@ -42,17 +42,18 @@ pub enum Batched {
     Pairs,
 }
 
-/// Runs `find` over batches of the input, then `write` over its sentences in order, with what was found for each;
-/// `None` for those left out.
+/// Runs `find` over batches of the input (with the places of their sentences in it), then `write` over its sentences in
+/// order, with what was found for each; `None` for those left out. `what` names the work in a progress bar.
 pub fn in_order<T>(
     input: &Input,
     limits: &Limits,
-    what: &str,
+    what: Option<&str>,
     kind: Batched,
-    mut find: impl FnMut(&PackedBatch) -> anyhow::Result<Vec<T>>,
+    mut find: impl FnMut(&PackedBatch, &[u32]) -> anyhow::Result<Vec<T>>,
     mut write: impl FnMut(usize, Option<T>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let bar = progress::bar(input.len() as u64, what);
+    let bar =
+        what.map_or_else(indicatif::ProgressBar::hidden, |what| progress::bar(input.len() as u64, what));
     for first in (0..input.len()).step_by(WINDOW) {
         let window = first..input.len().min(first + WINDOW);
         let used: Vec<u32> = window
@@ -62,11 +63,12 @@ pub fn in_order<T>(
             .collect();
         let mut results: Vec<Option<T>> = window.clone().map(|_| None).collect();
         for batch in batches(input, limits, kind, &used)? {
-            let packed = match kind {
+            let mut packed = match kind {
                 Batched::SourcesWithWords => PackedBatch::from_sources(&input.data.src, &batch),
                 Batched::Pairs => PackedBatch::from_pairs(&input.data, &batch),
             };
-            for (&id, result) in batch.iter().zip(find(&packed)?) {
+            packed.ids.iter_mut().for_each(|id| *id += input.first as u32);
+            for (&id, result) in batch.iter().zip(find(&packed, &batch)?) {
                 results[id as usize - first] = Some(result);
             }
             bar.inc(batch.len() as u64);

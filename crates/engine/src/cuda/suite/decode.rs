@@ -4,7 +4,7 @@ use super::case::Case;
 use super::compare::{Outcome, Quantity, Tolerance};
 use super::values::{gradient_of, random, starts};
 use crate::device::{Device, Numbers};
-use crate::ops::decode::{Constraints, KvCache, Lineage, Room, RunningSum, continuations};
+use crate::ops::decode::{Constraints, KvCache, Lineage, Room, RunningSum, continuations, log_probs};
 use crate::{Ids, ParamsBuilder, Segments, Tape, Tensor, Var};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -60,7 +60,7 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
     outcome
 }
 
-/// Scores of the best continuations of two groups of rows, and of the ends of two more.
+/// Scores of the best continuations of two groups of rows, and of the ends of two more; all rows on the host.
 fn best(device: &Device, numbers: Numbers, types: usize, count: usize) -> Outcome {
     let logits = activations(device, numbers, 1, [8, types]);
     let scores: Vec<f32> = (0..7).map(|row| -0.5 * row as f32).collect();
@@ -70,6 +70,10 @@ fn best(device: &Device, numbers: Numbers, types: usize, count: usize) -> Outcom
     for (group, candidates) in found.open.iter().chain(&found.closed).enumerate() {
         let scores: Vec<f32> = candidates.iter().map(|candidate| candidate.score).collect();
         outcome.push(Quantity::value(format!("scores {group}"), 1, scores));
+    }
+    for temperature in [1.0, 0.7] {
+        let rows = log_probs(&logits, 7, temperature);
+        outcome.push(Quantity::value(format!("rows at temperature {temperature}"), types, rows));
     }
     outcome
 }

@@ -22,6 +22,7 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     cases.push(mix(50, [8, 8], OpCase::with_room));
+    cases.push(pick(&[4, 0, 1, 30], [28, 8], How::Given, Gated::No, std::convert::identity));
     for how in [How::Sample, How::SamplePerSentence] {
         cases.push(pick(&[4, 0, 1, 30], [8, 8], how, Gated::Yes, OpCase::with_room));
         cases.push(pick(&[4, 0, 1, 30], [8, 8], how, Gated::No, std::convert::identity));

@@ -21,7 +21,7 @@ pub struct Candidate {
 
 impl Candidate {
     /// Better first; equal scores in order of row and token.
-    fn order(&self, other: &Self) -> std::cmp::Ordering {
+    pub fn order(&self, other: &Self) -> std::cmp::Ordering {
         other.score.total_cmp(&self.score).then((self.row, self.token).cmp(&(other.row, other.token)))
     }
 }

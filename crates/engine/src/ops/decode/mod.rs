@@ -1,14 +1,17 @@
-//! Inference only: attention of single rows over cached keys and values, rows by index, best continuations.
+//! Inference only: attention of single rows over cached keys and values, rows by index, best continuations, rows of
+//! log-probabilities.
 
 mod attention;
 mod best;
 mod lineage;
+mod log_probs;
 
 pub use attention::KvCache;
 pub(crate) use best::ranked;
 pub use best::{Candidate, Constraints, Continuations, continuations};
 pub(crate) use lineage::GpuLineage;
 pub use lineage::{Kept, Lineage, Room, RunningSum};
+pub use log_probs::{log_probs, mean_log_probs};
 
 use crate::{Ids, Tape, Tensor};
 

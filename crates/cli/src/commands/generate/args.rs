@@ -1,0 +1,215 @@
+//! Flags that `mae generate` and `mae interactive` share.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use mae_decode::{Choice, Sampling, SearchOptions};
+use mae_model::{Draws, ExpertMode};
+
+use super::models::Models;
+use super::output::Style;
+use super::work::Limits;
+use crate::device::DeviceArgs;
+
+/// The models, and how they are run.
+#[derive(clap::Args)]
+pub struct ModelArgs {
+    /// The model: a folder with model.safetensors, config.toml and dictionaries, as `mae train` writes it. Several,
+    /// separated by colons (a:b:c), are an ensemble: their probabilities are averaged. They must have the same dictionaries
+    pub model: String,
+    #[command(flatten)]
+    pub device: DeviceArgs,
+    /// Which experts of a mixture translate, in every attention of encoder and decoder: `mix` (all, by the gates), `argmax`
+    /// (the gates' favourite), `random` (one drawn per sentence and attention, all equally likely), or the number of one, from 0
+    #[arg(long, value_name = "WHICH", default_value = "mix")]
+    expert: Which,
+    /// Seed of --sampling and --expert random; what is drawn depends on it and on the line's number only
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    Mix,
+    Argmax,
+    Random,
+    Number(u32),
+}
+
+impl std::str::FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "mix" => Ok(Self::Mix),
+            "argmax" => Ok(Self::Argmax),
+            "random" => Ok(Self::Random),
+            number => match number.parse() {
+                Ok(number) => Ok(Self::Number(number)),
+                Err(_) => Err("expected mix, argmax, random or the number of an expert, from 0".into()),
+            },
+        }
+    }
+}
+
+impl ModelArgs {
+    /// How experts combine; refused where a model has no such experts.
+    pub fn mode(&self, models: &Models) -> anyhow::Result<ExpertMode> {
+        let mode = match self.expert {
+            Which::Mix => return Ok(ExpertMode::Mix),
+            Which::Argmax => ExpertMode::Argmax,
+            Which::Random => ExpertMode::Random(Draws { seed: self.seed, places: Vec::new() }),
+            Which::Number(number) => ExpertMode::Fixed(number),
+        };
+        for (name, model) in models.named() {
+            let (system, count) = (model.config().mixture.system, model.config().experts().count());
+            if system == mae_model::config::System::Base {
+                bail!("--expert needs a mixture: the model {name} has none (BASE); leave --expert out");
+            }
+            match self.expert {
+                Which::Argmax if !system.is_gated() => bail!(
+                    "--expert argmax needs gates: the model {name} has none (uni-MAE); use `random` or the number of an \
+                     expert"
+                ),
+                Which::Number(number) if number as usize >= count => bail!(
+                    "--expert {number}: the model {name} has {count} experts, numbers 0 to {}",
+                    count.saturating_sub(1)
+                ),
+                _ => {}
+            }
+        }
+        Ok(mode)
+    }
+}
+
+/// How translations are searched for.
+#[derive(clap::Args)]
+pub struct SearchArgs {
+    /// Hypotheses kept while searching; 1 is greedy
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub beam: usize,
+    /// Translations printed per sentence, the best first
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub nbest: usize,
+    /// Exponent of the length that scores are divided by: below 1 favours short translations, above 1 long ones
+    #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
+    lenpen: f32,
+    /// Taken off the log-probability of `<unk>`: above 0 makes it rarer
+    #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
+    unkpen: f32,
+    /// The longest translation has A·(source tokens) + B tokens
+    #[arg(long, value_name = "A", default_value_t = 0.0)]
+    max_len_a: f32,
+    /// See --max-len-a
+    #[arg(long, value_name = "B", default_value_t = 200)]
+    max_len_b: usize,
+    /// The shortest translation has this many tokens
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    min_len: usize,
+    /// Rank by plain log-probability, not divided by the length
+    #[arg(long)]
+    unnormalized: bool,
+    /// No sequence of N tokens comes twice in a translation; 0 sets no bound
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    no_repeat_ngram_size: usize,
+    /// Draw translations at random, `--beam` of them per sentence, instead of searching for the likeliest
+    #[arg(long)]
+    sampling: bool,
+    /// Draw from the K likeliest tokens only
+    #[arg(long, value_name = "K", requires = "sampling")]
+    sampling_topk: Option<usize>,
+    /// Draw from the likeliest tokens only, as many as it takes for a probability of P together
+    #[arg(long, value_name = "P", requires = "sampling")]
+    sampling_topp: Option<f32>,
+    /// Divide logits by T: above 1 flatter, below 1 sharper distributions
+    #[arg(long, value_name = "T", default_value_t = 1.0)]
+    temperature: f32,
+    /// Cut the beam into G groups that avoid each other's tokens
+    #[arg(long, value_name = "G", conflicts_with = "sampling")]
+    diverse_beam_groups: Option<usize>,
+    /// What a token costs a group for every time that a group before it has chosen it, in nats
+    #[arg(long, value_name = "X", default_value_t = 0.5, requires = "diverse_beam_groups")]
+    diverse_beam_strength: f32,
+
+    /// Source tokens in a batch, at most; also hypotheses (sentences × beam) in a batch, at most
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    max_tokens: u32,
+    /// Sentences in a batch, at most
+    #[arg(long, value_name = "N", visible_alias = "max-sentences")]
+    batch_size: Option<u32>,
+}
+
+impl SearchArgs {
+    /// Checked options.
+    pub fn options(&self, models: &ModelArgs) -> anyhow::Result<SearchOptions> {
+        let choice = match (self.sampling, self.diverse_beam_groups) {
+            (true, _) => Choice::Sample(Sampling { topk: self.sampling_topk, topp: self.sampling_topp }),
+            (_, Some(groups)) => Choice::Diverse { groups, strength: self.diverse_beam_strength },
+            _ => Choice::Best,
+        };
+        let options = SearchOptions {
+            beam: self.beam,
+            nbest: self.nbest,
+            lenpen: self.lenpen,
+            unkpen: self.unkpen,
+            max_len_a: self.max_len_a,
+            max_len_b: self.max_len_b,
+            min_len: self.min_len,
+            normalise: !self.unnormalized,
+            no_repeat_ngram_size: self.no_repeat_ngram_size,
+            temperature: self.temperature,
+            choice,
+            seed: models.seed,
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    /// The size of batches with `rows` hypotheses per sentence.
+    pub fn limits(&self, rows: usize) -> anyhow::Result<Limits> {
+        Limits::new(self.max_tokens, self.batch_size, rows)
+    }
+}
+
+/// How text is read and written.
+#[derive(clap::Args)]
+pub struct OutputArgs {
+    /// Join BPE pieces (`@@ `) in all output; `--remove-bpe=false` leaves them
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub remove_bpe: bool,
+    /// Write here (aside, and renamed when complete) and not to standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// One line out for one line in: the best translation (with --score-reference: its natural-log probability)
+    #[arg(long, conflicts_with = "jsonl")]
+    plain: bool,
+    /// One JSON object per sentence: id, source, target and hypotheses with tokens, text, score and natural-log
+    /// probabilities (with --score-reference: id, tokens, logprobs, sum)
+    #[arg(long)]
+    jsonl: bool,
+    /// In the JSON also the gates: for each attention by name the probabilities of its experts, of the decoder's a list per
+    /// target token
+    #[arg(long, requires = "jsonl")]
+    pub gates: bool,
+}
+
+impl OutputArgs {
+    /// Checked against what is searched for and with.
+    pub fn style(&self, search: &SearchArgs, models: &Models) -> anyhow::Result<Style> {
+        if self.plain && search.nbest > 1 {
+            bail!(
+                "--plain gives one line per sentence, --nbest {} more; leave one of them out",
+                search.nbest
+            );
+        }
+        if self.gates && models.named().count() > 1 {
+            bail!("--gates shows the gates of one model; give one, not an ensemble");
+        }
+        Ok(match (self.plain, self.jsonl) {
+            (true, _) => Style::Plain,
+            (_, true) => Style::Jsonl,
+            _ => Style::Fairseq,
+        })
+    }
+}

@@ -1,0 +1,109 @@
+//! `mae interactive`: translations of lines as they come.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::ensure;
+use mae_data::LineReader;
+
+use super::generate::args::{ModelArgs, OutputArgs, SearchArgs};
+use super::generate::input::{Input, Lines, TextOptions, open};
+use super::generate::models::Models;
+use super::generate::notes::Notes;
+use super::generate::output::Printer;
+use super::generate::translate::Translating;
+use super::generate::{report_speed, unless_nobody_reads};
+
+const EXAMPLES: &str = "\
+Examples:
+  Sentences typed by hand:
+    mae interactive runs/de-en/checkpoint_best
+
+  One line out for one line in, each as soon as it comes; for a program at the other end of two pipes:
+    mae interactive runs/de-en/checkpoint_best --plain
+
+  Part of a pipe, with batches of up to 64 lines:
+    mae tokenize -l de < news.de | mae interactive MODEL --plain --buffer-size 64 | mae detokenize -l en
+
+What is printed is what `mae generate` prints, see there; all its choices of search are here as well.";
+
+/// Translate lines of standard input as they come (fairseq-interactive).
+///
+/// Reads lines, translates them and prints the translations at once, in order. Lines are segmented with the model's BPE
+/// codes, if it has any. No line is ever dropped: what was cut or unknown is counted on standard error at the end.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    models: ModelArgs,
+    /// Lines that are read before they are translated together; the last ones may be fewer
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    buffer_size: usize,
+    /// Read this file (plain, .gz or .zst) instead of standard input
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    input: PathBuf,
+    /// The text is segmented already: do not apply the model's BPE codes
+    #[arg(long)]
+    no_bpe: bool,
+    #[command(flatten)]
+    search: SearchArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    unless_nobody_reads(interactive(&args))
+}
+
+fn interactive(args: &Args) -> anyhow::Result<()> {
+    ensure!(args.buffer_size > 0, "--buffer-size 0: at least one line must be read before it is translated");
+    let options = args.search.options(&args.models)?;
+    let limits = args.search.limits(options.beam)?;
+    let models = Models::load(&args.models.model, &args.models.device.open()?)?;
+    let style = args.output.style(&args.search, &models)?;
+    let mode = args.models.mode(&models)?;
+    let mut translating = Translating::new(&models, &options, mode, limits, args.output.gates);
+    let mut printer = Printer::open(args.output.output.as_deref(), style, args.output.remove_bpe)?;
+    let text = TextOptions { segment: !args.no_bpe, remove_bpe: args.output.remove_bpe };
+    let mut notes = Notes::new(models.positions());
+    let mut reader = open(&args.input)?;
+    if args.input == Path::new("-") && std::io::stdin().is_terminal() {
+        eprintln!("mae: type one sentence per line; Ctrl-D ends");
+    }
+    let (mut sentences, mut tokens, mut spent) = (0, 0, std::time::Duration::ZERO);
+    loop {
+        let (sources, failed) = read(&mut reader, args.buffer_size);
+        let (count, begin) = (sources.len(), Instant::now());
+        let lines = Lines { sources, targets: None };
+        let input = Input::from_lines("stdin".into(), sentences, lines, &models, text, &mut notes);
+        tokens += translating.run(&input, &mut printer, None)?.tokens;
+        printer.flush()?;
+        (sentences, spent) = (sentences + count, spent + begin.elapsed());
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        if count < args.buffer_size {
+            break;
+        }
+    }
+    notes.repaired(&reader);
+    notes.report();
+    report_speed("Translated", sentences, tokens, spent);
+    printer.finish()
+}
+
+/// Up to `n` lines, fewer only at the end, and the error that ended them: what was read before it is translated.
+fn read(reader: &mut LineReader, n: usize) -> (Vec<String>, Option<mae_data::Error>) {
+    let mut lines = Vec::new();
+    while lines.len() < n {
+        match reader.next_line() {
+            Ok(Some(line)) => lines.push(line.to_owned()),
+            Ok(None) => break,
+            Err(error) => return (lines, Some(error)),
+        }
+    }
+    (lines, None)
+}

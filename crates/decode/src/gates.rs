@@ -1,0 +1,100 @@
+//! What the gates said while sentences were translated.
+
+use mae_data::{EOS, PackedBatch};
+use mae_engine::{Result, Tape};
+use mae_model::attention::Pass;
+use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
+
+use crate::hypothesis::Hypothesis;
+
+/// The gates of one attention for one sentence.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gates {
+    /// The attention, `encoder.layers.0.self_attn`.
+    pub attention: String,
+    /// Whether there is one row for the whole sentence. If not, row i is the gate when token i of the translation was
+    /// predicted.
+    pub per_sentence: bool,
+    /// Probabilities of the experts.
+    pub rows: Vec<Vec<f32>>,
+}
+
+/// The gates of a sentence and of its translations; none for systems without gates.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SentenceGates {
+    /// Of the encoder.
+    pub encoder: Vec<Gates>,
+    /// Of the decoder, for each hypothesis: self-attention and attention to the source of each layer.
+    pub hypotheses: Vec<Vec<Gates>>,
+}
+
+/// The gates of every sentence of a batch with the translations that were found, by one full pass. For causal gates that is
+/// what the search saw; gates over the whole target see more in a full pass than in a search.
+pub fn gates_of(
+    model: &Translator,
+    batch: &PackedBatch,
+    found: &[Vec<Hypothesis>],
+    mode: &ExpertMode,
+) -> Result<Vec<SentenceGates>> {
+    let pairs = pairs(batch, found);
+    let mut gates: Vec<SentenceGates> = found
+        .iter()
+        .map(|hypotheses| SentenceGates {
+            hypotheses: vec![Vec::new(); hypotheses.len()],
+            ..SentenceGates::default()
+        })
+        .collect();
+    if pairs.ids.is_empty() || !model.config().mixture.system.is_gated() {
+        return Ok(gates);
+    }
+    let device = model.params().device();
+    let (mut tape, mut probe) = (Tape::evaluation(model.params()), Probe::default());
+    let mode = mode.at(&pairs.ids);
+    let mut pass = Pass { tape: &mut tape, mode: &mode, probe: Some(&mut probe) };
+    model.features(&mut pass, &DeviceBatch::new(device, &pairs));
+    for record in &probe.gates {
+        let (values, experts) = (record.gates.to_host(), record.gates.cols());
+        let of_encoder = record.name.starts_with("encoder.");
+        let mut pair = 0;
+        for (sentence, hypotheses) in gates.iter_mut().zip(found) {
+            for rank in 0..hypotheses.len() {
+                let rows = if record.per_sentence {
+                    pair..pair + 1
+                } else {
+                    pairs.tgt_starts[pair] as usize..pairs.tgt_starts[pair + 1] as usize
+                };
+                pair += 1;
+                let rows = values[rows.start * experts..rows.end * experts].chunks_exact(experts);
+                let rows = rows.map(<[f32]>::to_vec).collect();
+                let (attention, per_sentence) = (record.name.clone(), record.per_sentence);
+                let own = Gates { attention, per_sentence, rows };
+                match (of_encoder, rank) {
+                    (false, _) => sentence.hypotheses[rank].push(own),
+                    (true, 0) => sentence.encoder.push(own),
+                    // The encoder reads the same source for all of them.
+                    (true, _) => {}
+                }
+            }
+        }
+    }
+    device.check()?;
+    Ok(gates)
+}
+
+/// Every source once for each of its translations.
+fn pairs(batch: &PackedBatch, found: &[Vec<Hypothesis>]) -> PackedBatch {
+    let mut pairs = PackedBatch { src_starts: vec![0], tgt_starts: vec![0], ..PackedBatch::default() };
+    for (sentence, hypotheses) in found.iter().enumerate() {
+        for hypothesis in hypotheses {
+            pairs.src.extend(batch.src_sentence(sentence));
+            pairs.src_starts.push(pairs.src.len() as u32);
+            let before_end = hypothesis.tokens.len().saturating_sub(1);
+            pairs.prev.push(EOS);
+            pairs.prev.extend(&hypothesis.tokens[..before_end]);
+            pairs.tgt.extend(&hypothesis.tokens);
+            pairs.tgt_starts.push(pairs.tgt.len() as u32);
+            pairs.ids.push(batch.ids[sentence]);
+        }
+    }
+    pairs
+}
