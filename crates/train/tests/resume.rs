@@ -8,6 +8,7 @@ use mae_data::vocab::VocabOptions;
 use mae_data::{ParallelDataset, Vocab};
 use mae_engine::Device;
 use mae_model::{Translator, groups};
+use mae_train::checkpoint::Resets;
 use mae_train::config::assignment;
 use mae_train::log::Event;
 use mae_train::{Learner, Outcome, RunConfig, Trainer};
@@ -49,6 +50,8 @@ fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner
         valid: Some(&valid),
         codes: None,
         folder: folder.to_owned(),
+        tensorboard: None,
+        resets: Resets::default(),
         validator: None,
         stop: &stop,
         writer: mae_train::checkpoint::Writer::new(),
@@ -126,7 +129,9 @@ fn another_model_in_the_folder_is_refused() {
     let types = [train_set.src_vocab.len(), train_set.tgt_vocab.len()];
     let model = Translator::new(&other.model, types, &Device::cpu(), 1).unwrap();
     let mut learner = Learner::new(model, &other.train);
-    let error = mae_train::checkpoint::load_last(folder.path(), &mut learner).unwrap_err().to_string();
+    let error = mae_train::checkpoint::load_last(folder.path(), &mut learner, Resets::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("another model"), "{error}");
 }
 

@@ -12,3 +12,4 @@ pub mod quickstart;
 pub mod score;
 pub mod tokenize;
 pub mod train;
+pub mod validate;
