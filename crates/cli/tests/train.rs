@@ -191,7 +191,7 @@ fn fine_tuning_and_validation() {
         (&["--batching", "sorted"], "sorted"),
         (&["--keep-interval-updates", "3"], "save_interval_updates"),
     ] {
-        let run = tune("x", args);
+        let run = train(&[&["--save-dir", "x"], args].concat());
         assert!(run.failed().contains(part), "{args:?}: {}", run.stderr);
     }
 }

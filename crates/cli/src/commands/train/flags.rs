@@ -99,15 +99,17 @@ impl Flags {
     /// A layer of the configuration for each flag that was given.
     pub fn layers(&self) -> Result<Vec<Table>> {
         let text = |value: &dyn std::fmt::Display| value.to_string();
+        // With an exponent, so that a large one is not taken for a whole number.
+        let float = |value: f64| format!("{value:e}");
         let given = [
             ("model.arch", self.arch.clone()),
             ("model.dropout", self.dropout.as_ref().map(|v| text(v))),
             ("model.share_embeddings", self.share_all_embeddings.then(|| "all".into())),
             ("train.seed", self.seed.as_ref().map(|v| text(v))),
-            ("train.lr", self.lr.as_ref().map(|v| text(v))),
+            ("train.lr", self.lr.map(float)),
             ("train.warmup_updates", self.warmup_updates.as_ref().map(|v| text(v))),
             ("train.weight_decay", self.weight_decay.as_ref().map(|v| text(v))),
-            ("train.clip_norm", self.clip_norm.as_ref().map(|v| text(v))),
+            ("train.clip_norm", self.clip_norm.map(float)),
             ("train.label_smoothing", self.label_smoothing.as_ref().map(|v| text(v))),
             ("train.max_tokens", self.max_tokens.as_ref().map(|v| text(v))),
             ("train.max_sentences", self.max_sentences.as_ref().map(|v| text(v))),
@@ -116,7 +118,7 @@ impl Flags {
                 "train.required_batch_size_multiple",
                 self.required_batch_size_multiple.as_ref().map(|v| text(v)),
             ),
-            ("train.subset", self.subset.as_ref().map(|v| text(v))),
+            ("train.subset", self.subset.map(float)),
             ("train.free", self.free.clone()),
             // A folder may have a name that looks like a number.
             (
