@@ -48,6 +48,43 @@ fn every_parameter_is_the_mean() {
 }
 
 #[test]
+fn checkpoints_are_chosen_by_update_or_score() {
+    let place = Sandbox::new();
+    std::fs::create_dir(place.path("run")).unwrap();
+    for (name, seed) in [
+        ("checkpoint_1_100", 1),
+        ("checkpoint_1_900", 2),
+        ("checkpoint_2_1000", 3),
+        ("checkpoint.best_bleu_9.5000_900", 4),
+        ("checkpoint.best_bleu_10.2500_100", 5),
+        ("checkpoint.best_bleu_11.0000_1000", 6),
+    ] {
+        save(&place, &format!("run/{name}"), &["a", "b"], seed);
+    }
+    let average = |args: &[&str]| {
+        let run = place.mae(&["average", "run", "--output", "mean"], args);
+        run.succeeded().lines().skip(1).map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        average(&["--num-update-checkpoints", "2"]),
+        ["run/checkpoint_1_900", "run/checkpoint_2_1000"]
+    );
+    let bounded = average(&["--num-update-checkpoints", "2", "--checkpoint-upper-bound", "999"]);
+    assert_eq!(bounded, ["run/checkpoint_1_100", "run/checkpoint_1_900"]);
+    let best = ["run/checkpoint.best_bleu_10.2500_100", "run/checkpoint.best_bleu_11.0000_1000"];
+    assert_eq!(average(&["--num-best-checkpoints", "2"]), best);
+    let few = place.mae(&["average", "run", "--output", "x"], &["--num-update-checkpoints", "4"]);
+    assert!(few.failed().contains("(updates 100, 900, 1000), 4 are wanted"), "{}", few.stderr);
+    assert!(few.stderr.contains("keep_interval_updates"), "{}", few.stderr);
+    save(&place, "run/checkpoint.best_loss_3.2500_100", &["a", "b"], 7);
+    let both = place.mae(&["average", "run", "--output", "x"], &["--num-best-checkpoints", "1"]);
+    assert!(both.failed().contains("--best-checkpoint-metric"), "{}", both.stderr);
+    let loss = average(&["--num-best-checkpoints", "1", "--best-checkpoint-metric", "loss"]);
+    assert_eq!(loss, ["run/checkpoint.best_loss_3.2500_100"]);
+    place.mae(&["average", "run", "--output", "x"], &[]).failed();
+}
+
+#[test]
 fn what_cannot_be_averaged_is_told() {
     let place = Sandbox::new();
     save(&place, "a", &["a", "b"], 1);

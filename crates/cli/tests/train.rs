@@ -139,6 +139,63 @@ fn a_trained_model_translates_its_corpus() {
     assert!(right >= 15, "{right} of 20 lines are right:\n{}", out.stdout);
 }
 
+/// Train on all, fine-tune a part of the parameters on a part of the data, validate.
+#[test]
+fn fine_tuning_and_validation() {
+    let sandbox = corpus();
+    let train = |more: &[&str]| sandbox.mae(SMALL, &[&["--max-update", "12"], more].concat());
+    let first = train(&["--save-dir", "first", "--batching", "frozen", "--tensorboard-logdir", "board"]);
+    assert!(first.succeeded().contains("GiB of main memory"), "{}", first.stdout);
+    assert!(sandbox.path("board/valid").exists());
+    let tune = |folder: &str, more: &[&str]| {
+        let all = ["--finetune-from-model", "first/checkpoint_best", "--save-dir", folder, "--subset", "10%"];
+        train(&[&all[..], more].concat())
+    };
+    let tuned = tune("tuned", &["--free", "gates", "--keep-best-checkpoints", "1"]);
+    let said = tuned.succeeded();
+    for part in ["of them trained", "10 % of 300 training pairs", "the weights of first/checkpoint_best"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let averaged = ["average", "tuned", "--num-best-checkpoints", "1", "--output", "mean"];
+    sandbox.mae(&averaged, &[]).succeeded();
+    let validate = |args: &[&str]| sandbox.mae(&["validate", "tuned/checkpoint_best", "--data", "bin"], args);
+    let told = validate(&["--bleu", "--beam", "2", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(told.succeeded()).unwrap();
+    let number = |key: &str| report[key].as_f64().unwrap_or_else(|| panic!("{key}: {report}"));
+    assert!((number("ppl").log2() - number("nll_loss")).abs() < 1e-9 && number("bleu") >= 0.0);
+    assert_eq!((&report["sentences"], &report["split"]), (&20.into(), &"valid".into()));
+    let log = std::fs::read_to_string(sandbox.path("tuned/log.jsonl")).unwrap();
+    let best = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let best = best.filter(|event| event["is_best"] == true).last().unwrap();
+    assert_eq!((&best["loss"], &best["gate_entropy"]), (&report["loss"], &report["gate_entropy"]));
+    let shown = validate(&[]);
+    assert!(
+        shown.succeeded().contains("bits/token") && shown.stdout.contains("ln 8 = 2.079"),
+        "{}",
+        shown.stdout
+    );
+    assert!(validate(&["--split", "nothing"]).failed().contains("nothing"));
+
+    sandbox.write("other.de", "neun\n");
+    sandbox.write("other.en", "nine\n");
+    let files = ["--trainpref", "other", "--validpref", "other", "--destdir", "other-bin"];
+    sandbox.mae(&["preprocess", "-s", "de", "-t", "en"], &files).succeeded();
+    let wrong = sandbox.mae(&["validate", "tuned/checkpoint_best", "--data", "other-bin"], &[]);
+    assert!(wrong.failed().contains("source dictionaries differ"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("target dictionaries differ"), "{}", wrong.stderr);
+    let both = tune("x", &["--reset-optimizer"]);
+    assert!(both.failed().contains("--reset-*"), "{}", both.stderr);
+    for (args, part) in [
+        (&["--subset", "200%"][..], "train.subset"),
+        (&["--free", "heads"], "heads"),
+        (&["--batching", "sorted"], "sorted"),
+        (&["--keep-interval-updates", "3"], "save_interval_updates"),
+    ] {
+        let run = train(&[&["--save-dir", "x"], args].concat());
+        assert!(run.failed().contains(part), "{args:?}: {}", run.stderr);
+    }
+}
+
 #[test]
 fn mistakes_are_told() {
     let sandbox = corpus();

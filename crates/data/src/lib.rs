@@ -8,6 +8,7 @@
 //! | [`dataset`] | memory-mapped token ids in fairseq's `.bin`/`.idx` format |
 //! | [`pairs`] | two sides with their vocabularies: a binarised folder, or lines in memory |
 //! | [`sampler`] | which sentences make a batch, from (seed, epoch) alone |
+//! | `frozen`, `mersenne` | fairseq's batches in fairseq's order, with numpy's random numbers |
 //! | [`batch`] | packed batches: ids end to end, no padding |
 //! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for English and German |
 //! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
@@ -21,7 +22,9 @@ pub mod bpe;
 pub mod dataset;
 mod decompress;
 pub mod error;
+mod frozen;
 pub mod lines;
+mod mersenne;
 pub mod moses;
 pub mod pairs;
 pub mod preprocess;

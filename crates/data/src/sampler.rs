@@ -7,9 +7,11 @@
 //! matrix shapes constant.
 //!
 //! The order depends on (seed, epoch) alone, by integer arithmetic only: the same on every machine, and a
-//! resumed run needs to remember nothing but the epoch and the number of batches done.
+//! resumed run needs to remember nothing but the epoch and the number of batches done. That holds for fairseq's
+//! frozen batches, too, which [`BatchSampler::freeze`] makes.
 
 use crate::error::{Error, Result};
+use crate::frozen;
 use crate::lines::Tally;
 
 /// What to do with pairs that no batch, or no model, can hold.
@@ -61,12 +63,28 @@ pub struct BatchSampler {
     used: Vec<u32>,
     skipped: Tally,
     options: SamplerOptions,
+    /// The batches of every epoch, where they are made once.
+    frozen: Option<Vec<Vec<u32>>>,
+}
+
+/// What no batch of a sampler goes beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchBound {
+    /// Tokens of all sources, and of all targets.
+    pub tokens: (u32, u32),
+    /// Tokens of one source, and of one target.
+    pub longest: (u32, u32),
 }
 
 impl BatchSampler {
     /// A sampler over sentences with these (source, target) lengths, `EOS` counted. For sources alone the
     /// target lengths are 0.
     pub fn new(lengths: &[(u32, u32)], options: SamplerOptions) -> Result<Self> {
+        Self::among(lengths, &(0..lengths.len() as u32).collect::<Vec<_>>(), options)
+    }
+
+    /// A sampler over a part of the sentences: those with these numbers, which rise.
+    pub fn among(lengths: &[(u32, u32)], part: &[u32], options: SamplerOptions) -> Result<Self> {
         let SamplerOptions { max_tokens, max_positions, .. } = options;
         let (max_src, max_tgt) = max_positions.unwrap_or((u32::MAX, u32::MAX));
         let (max_src, max_tgt) = (max_src.min(max_tokens), max_tgt.min(max_tokens));
@@ -75,12 +93,13 @@ impl BatchSampler {
                 "a batch must have room for at least one token and one sentence".into(),
             ));
         }
-        let (mut used, mut skipped) = (Vec::with_capacity(lengths.len()), Tally::default());
-        for (i, &(src, tgt)) in lengths.iter().enumerate() {
+        let (mut used, mut skipped) = (Vec::with_capacity(part.len()), Tally::default());
+        for &i in part {
+            let (src, tgt) = lengths[i as usize];
             if src <= max_src && tgt <= max_tgt {
-                used.push(i as u32);
+                used.push(i);
             } else {
-                skipped.add(i as u64 + 1);
+                skipped.add(u64::from(i) + 1);
             }
         }
         if skipped.count > 0 && options.too_long == TooLong::Error {
@@ -94,7 +113,34 @@ impl BatchSampler {
                 examples: skipped.examples.iter().map(example).collect::<Vec<_>>().join(", "),
             });
         }
-        Ok(Self { lengths: lengths.to_vec(), used, skipped, options })
+        Ok(Self { lengths: lengths.to_vec(), used, skipped, options, frozen: None })
+    }
+
+    /// Makes fairseq's batches once and for all: from now on an epoch changes their order only. Batches are cut to a
+    /// multiple of `multiple` sentences where they have as many.
+    pub fn freeze(mut self, multiple: usize) -> Self {
+        self.frozen = Some(frozen::batches(&self.lengths, &self.used, &self.options, multiple.max(1)));
+        self
+    }
+
+    /// What no batch goes beyond, in any epoch.
+    pub fn bound(&self) -> BatchBound {
+        let sum = |ids: &[u32]| {
+            ids.iter()
+                .map(|&i| self.lengths[i as usize])
+                .fold((0, 0), |(a, b), (src, tgt)| (a + u64::from(src), b + u64::from(tgt)))
+        };
+        let larger = |a: (u64, u64), b: (u64, u64)| (a.0.max(b.0), a.1.max(b.1));
+        let tokens = match &self.frozen {
+            Some(batches) => batches.iter().map(|batch| sum(batch)).fold((0, 0), larger),
+            None => {
+                let (all, budget) = (sum(&self.used), u64::from(self.options.max_tokens));
+                (all.0.min(budget), all.1.min(budget))
+            }
+        };
+        let lengths = self.used.iter().map(|&i| self.lengths[i as usize]);
+        let longest = lengths.fold((0, 0), |(a, b), (src, tgt)| (a.max(src), b.max(tgt)));
+        BatchBound { tokens: (tokens.0 as u32, tokens.1 as u32), longest }
     }
 
     /// The pairs left out as too long, with the numbers (from 1) of the first few.
@@ -109,6 +155,9 @@ impl BatchSampler {
 
     /// The batches of an epoch, every sentence in use once, in an order that (seed, epoch) decides.
     pub fn epoch(&self, epoch: u64) -> Vec<Vec<u32>> {
+        if let Some(batches) = &self.frozen {
+            return frozen::epoch(batches, self.options.seed, epoch);
+        }
         let mut order = self.used.clone();
         Rng::new(self.options.seed, epoch).shuffle(&mut order);
         self.cut(&order)
@@ -145,6 +194,17 @@ impl BatchSampler {
         }
         batches
     }
+}
+
+/// A part of `sentences` sentences, drawn with `seed`: their numbers, rising. A larger part with the same seed holds
+/// every smaller one.
+pub fn subset(sentences: usize, fraction: f64, seed: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..sentences as u32).collect();
+    // Epochs count from 1, so this is no epoch's order.
+    Rng::new(seed, 0).shuffle(&mut order);
+    order.truncate(((fraction * sentences as f64).round() as usize).clamp(1, sentences.max(1)));
+    order.sort_unstable();
+    order
 }
 
 /// xoshiro256** (Blackman and Vigna 2018), seeded by SplitMix64.

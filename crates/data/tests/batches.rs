@@ -9,7 +9,7 @@ use mae_data::batch::PackedBatch;
 use mae_data::dataset::DatasetWriter;
 use mae_data::error::Error;
 use mae_data::pairs::{MemoryDataset, ParallelDataset, detect_languages};
-use mae_data::sampler::{BatchSampler, Order, SamplerOptions, TooLong};
+use mae_data::sampler::{BatchSampler, Order, SamplerOptions, TooLong, subset};
 use mae_data::vocab::{EOS, UNK, Vocab, VocabOptions};
 
 fn vocab() -> Arc<Vocab> {
@@ -172,4 +172,75 @@ fn too_long_is_never_silent() {
     assert_eq!((sampler.sentences(), sampler.ordered(Order::Given)), (2, vec![vec![0, 3]]));
     options.max_tokens = 0;
     assert!(matches!(BatchSampler::new(&lengths, options), Err(Error::Options(_))));
+}
+
+/// Lengths from 1 to 20 by a small linear congruential generator, which the script behind the golden has, too.
+fn golden_lengths(n: usize) -> Vec<(u32, u32)> {
+    let mut x = 12345_u64;
+    let mut next = || {
+        x = (x * 1_103_515_245 + 12345) % (1 << 31);
+        1 + (x >> 16) as u32 % 20
+    };
+    (0..n).map(|_| (next(), next())).collect()
+}
+
+/// Batches and their order as numpy and fairseq's rules give them.
+#[test]
+fn frozen_batches_are_fairseqs() {
+    let options = SamplerOptions {
+        max_tokens: 110,
+        max_positions: Some((18, 18)),
+        too_long: TooLong::Skip,
+        seed: 5,
+        ..SamplerOptions::default()
+    };
+    let lengths = golden_lengths(60);
+    let sampler = BatchSampler::new(&lengths, options).unwrap().freeze(4);
+    let third = sampler.epoch(3);
+    let golden: [&[u32]; 12] = [
+        &[45, 13, 20, 54],
+        &[31, 17, 55, 47],
+        &[32, 44, 7, 23],
+        &[40, 24, 58, 8],
+        &[46, 38, 57, 11],
+        &[52, 16, 34, 22],
+        &[48, 3, 14, 12],
+        &[30, 25, 21, 26],
+        &[4, 37, 29, 10],
+        &[9, 51, 18, 15],
+        &[33, 42, 49, 39],
+        &[2, 27, 50, 0],
+    ];
+    assert_eq!(third, golden);
+    let sorted = |mut batches: Vec<Vec<u32>>| {
+        batches.sort();
+        batches
+    };
+    assert_ne!(sampler.epoch(4), third);
+    assert_eq!(sorted(sampler.epoch(4)), sorted(third.clone()), "only the order changes");
+    let bound = sampler.bound();
+    for batch in &third {
+        let tokens =
+            |side: fn(&(u32, u32)) -> u32| batch.iter().map(|&i| side(&lengths[i as usize])).sum::<u32>();
+        assert!(tokens(|l| l.0) <= bound.tokens.0 && tokens(|l| l.1) <= bound.tokens.1);
+    }
+    let alone =
+        BatchSampler::new(&[(5, 5); 3], SamplerOptions { max_tokens: 5, ..options }).unwrap().freeze(8);
+    assert_eq!(alone.epoch(1).len(), 3, "a sentence that fills a batch has one of its own");
+}
+
+#[test]
+fn subsets_are_nested_and_follow_the_seed() {
+    let whole = subset(1000, 1.0, 3);
+    assert_eq!(whole, (0..1000).collect::<Vec<_>>());
+    let (small, large) = (subset(1000, 0.05, 3), subset(1000, 0.1, 3));
+    assert_eq!((small.len(), large.len()), (50, 100));
+    assert!(small.iter().all(|i| large.contains(i)) && small.is_sorted());
+    assert_ne!(small, subset(1000, 0.05, 4));
+    assert_eq!((subset(1000, 1e-9, 3).len(), subset(0, 0.5, 3).len()), (1, 0));
+    let lengths = random_lengths(1000, 9);
+    let sampler = BatchSampler::among(&lengths, &small, SamplerOptions::default()).unwrap();
+    let mut used = sampler.epoch(1).concat();
+    used.sort_unstable();
+    assert_eq!(used, small);
 }

@@ -1,6 +1,7 @@
 //! Where numbers live: the CPU, or a GPU.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::Result;
@@ -72,9 +73,20 @@ impl Device {
         gpu.check()
     }
 
-    /// Bytes of device memory that this program holds; `None` on the CPU.
-    pub fn memory_held(&self) -> Option<usize> {
-        self.gpu().map(|gpu| gpu.memory_held())
+    /// Bytes of memory that this device holds for parameters and ops, in use or free to be used again. On the CPU
+    /// without what products need besides.
+    pub fn memory_held(&self) -> usize {
+        match &self.0 {
+            Kind::Cpu(pool) => pool.held.load(Ordering::Relaxed),
+            Kind::Gpu(gpu) => gpu.memory_held(),
+        }
+    }
+
+    /// Gives memory that no op uses back to the system. A GPU does so by itself when it has none left.
+    pub fn trim(&self) {
+        if let Kind::Cpu(pool) = &self.0 {
+            pool.trim();
+        }
     }
 
     /// Runs `work` on a GPU op by op and gives the time of each kernel and product, the longest first; no times on the
@@ -150,6 +162,8 @@ fn size_class(len: usize) -> usize {
 #[derive(Default)]
 struct Pool {
     free: Mutex<BTreeMap<usize, Vec<Vec<f32>>>>,
+    /// Bytes of all vectors, in use or free.
+    held: AtomicUsize,
 }
 
 impl Pool {
@@ -157,7 +171,18 @@ impl Pool {
     fn take(&self, capacity: usize) -> Vec<f32> {
         let mut free = self.free.lock().expect("no op panics while it holds the pool");
         let reused = free.get_mut(&capacity).and_then(Vec::pop);
-        reused.unwrap_or_else(|| Vec::with_capacity(capacity))
+        reused.unwrap_or_else(|| {
+            let fresh = Vec::with_capacity(capacity);
+            self.held.fetch_add(size_of::<f32>() * fresh.capacity(), Ordering::Relaxed);
+            fresh
+        })
+    }
+
+    fn trim(&self) {
+        let mut free = self.free.lock().expect("no op panics while it holds the pool");
+        let bytes: usize = free.values().flatten().map(|data| size_of::<f32>() * data.capacity()).sum();
+        free.clear();
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     fn give(&self, data: Vec<f32>) {
@@ -285,5 +310,15 @@ mod tests {
         assert_eq!(device.scratch(980).as_ptr(), address);
         assert_ne!(device.scratch(10).as_ptr(), address);
         assert!(device.zeros(1000).iter().all(|&v| v == 0.0));
+    }
+
+    #[test]
+    fn memory_is_counted_while_it_is_held() {
+        let device = Device::cpu();
+        let (kept, freed) = (device.zeros(1024), device.zeros(4096));
+        drop(freed);
+        assert_eq!(device.memory_held(), 4 * (1024 + 4096));
+        device.trim();
+        assert_eq!((device.memory_held(), kept.count()), (4 * 1024, 1024));
     }
 }

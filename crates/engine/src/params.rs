@@ -36,6 +36,11 @@ impl GroupSet {
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
+
+    /// The groups that are in both sets.
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
 }
 
 /// Handle of a parameter block.

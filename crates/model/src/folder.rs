@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mae_data::Vocab;
 use mae_data::bpe::Codes;
-use mae_engine::{Device, Params};
+use mae_engine::{Device, GroupSet, Params};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
 
@@ -134,12 +134,20 @@ pub fn load_config(folder: &Path) -> Result<ModelConfig> {
 
 /// Sets all parameters from a file; refuses, naming the key, anything missing, extra or of another shape.
 pub fn load_weights(path: &Path, params: &mut Params) -> Result<()> {
+    load_weights_but(path, params, GroupSet::NONE)
+}
+
+/// The same, but parameters of the groups `new` that the file does not have stay as they are.
+pub fn load_weights_but(path: &Path, params: &mut Params, new: GroupSet) -> Result<()> {
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     let weights = |faults: Vec<String>| Error::Weights { path: path.to_owned(), faults };
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|e| weights(vec![format!("not a safetensors file: {e}")]))?;
-    let wanted: BTreeMap<String, Vec<usize>> =
-        params.named().map(|p| (p.name.to_owned(), p.shape.to_vec())).collect();
+    let wanted: BTreeMap<String, Vec<usize>> = params
+        .named()
+        .filter(|p| !new.contains(p.group) || file.tensor(p.name).is_ok())
+        .map(|p| (p.name.to_owned(), p.shape.to_vec()))
+        .collect();
     let mut faults = Vec::new();
     let mut found = Vec::new();
     for (name, shape) in &wanted {

@@ -21,6 +21,10 @@ use crate::{Error, Result};
 pub const LAST: &str = "checkpoint_last";
 /// The best checkpoint so far.
 pub const BEST: &str = "checkpoint_best";
+/// What was there before an update whose loss or gradient was not a number.
+pub const NOT_FINITE: &str = "checkpoint_nonfinite";
+/// In that folder: what is known about the update.
+pub const DIAGNOSIS: &str = "diagnosis.json";
 const MOMENTS: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
 const STATE_FORMAT: u32 = 1;
@@ -43,6 +47,9 @@ pub struct RunState {
     pub stale: u64,
     /// Sums for the next line of the log.
     pub window: Window,
+    /// Loss of the newest update, in bits per target token.
+    #[serde(default)]
+    pub last_loss: Option<f64>,
     /// Training choices that decide what comes next, as TOML; a changed one is pointed out on resuming.
     pub train: String,
 }
@@ -143,8 +150,51 @@ impl Drop for Writer {
     }
 }
 
+/// What a run that goes on does not take from its checkpoint (fairseq's `--reset-*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resets {
+    /// Moments, the number of updates, and with it the schedule and the best score.
+    pub optimizer: bool,
+    /// The schedule of learning rates: it begins anew with the next update.
+    pub lr_scheduler: bool,
+    /// The best score, validations without progress, and sums for the log.
+    pub meters: bool,
+    /// The place in the data: the first epoch begins anew.
+    pub dataloader: bool,
+}
+
+impl Resets {
+    /// Changes the state of a run that goes on.
+    fn apply(self, state: &mut RunState) {
+        let counters = &mut state.counters;
+        if self.optimizer {
+            // Passes are still counted: random numbers do not come again.
+            *counters = Counters { passes: counters.passes, ..Counters::default() };
+        } else if self.lr_scheduler {
+            counters.schedule_start = counters.updates;
+        }
+        if self.optimizer || self.meters {
+            (state.best, state.stale, state.window) = (None, 0, Window::default());
+        }
+        if self.dataloader {
+            (state.epoch, state.position) = (1, 0);
+        }
+    }
+
+    /// What is reset, in words; empty if nothing is.
+    pub fn names(self) -> Vec<&'static str> {
+        let all = [
+            (self.optimizer, "optimizer"),
+            (self.lr_scheduler, "lr_scheduler"),
+            (self.meters, "meters"),
+            (self.dataloader, "dataloader"),
+        ];
+        all.into_iter().filter_map(|(is, name)| is.then_some(name)).collect()
+    }
+}
+
 /// Continues from `checkpoint_last` of the folder `run`, if there is one: fills the learner, gives the state.
-pub fn load_last(run: &Path, learner: &mut Learner) -> Result<Option<RunState>> {
+pub fn load_last(run: &Path, learner: &mut Learner, resets: Resets) -> Result<Option<RunState>> {
     let Some(last) = find(run, LAST)? else { return Ok(None) };
     let fault = |path: &Path, message: String| Error::Checkpoint { path: path.to_owned(), message };
     let config = folder::load_config(&last)?;
@@ -154,50 +204,42 @@ pub fn load_last(run: &Path, learner: &mut Learner) -> Result<Option<RunState>> 
         return Err(fault(&last.join(folder::CONFIG), message.into()));
     }
     folder::load_weights(&last.join(folder::WEIGHTS), learner.model.params_mut())?;
-    let path = last.join(MOMENTS);
-    let bytes = std::fs::read(&path).map_err(Error::io(&path))?;
-    let file =
-        SafeTensors::deserialize(&bytes).map_err(|e| fault(&path, format!("not a safetensors file: {e}")))?;
-    for moments in learner.moments_mut() {
-        let part = |part: &str| {
-            let name = format!("{}.{part}", group_name(moments.group()));
-            let tensor = file.tensor(&name).map_err(|_| fault(&path, format!("`{name}` is missing")))?;
-            Ok::<_, Error>(folder::floats(tensor.data()))
-        };
-        let (first, second) = (part("first")?, part("second")?);
-        if !moments.set(&first, &second) {
-            return Err(fault(
-                &path,
-                format!("moments of `{}` have the wrong size", group_name(moments.group())),
-            ));
-        }
+    if !resets.optimizer {
+        load_moments(&last.join(MOMENTS), learner)?;
     }
     let path = last.join(STATE);
     let json = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
-    let state: RunState = serde_json::from_str(&json).map_err(|e| fault(&path, e.to_string()))?;
+    let mut state: RunState = serde_json::from_str(&json).map_err(|e| fault(&path, e.to_string()))?;
     if state.format != STATE_FORMAT {
         return Err(fault(
             &path,
             format!("format {} is not known; this program reads {STATE_FORMAT}", state.format),
         ));
     }
+    resets.apply(&mut state);
     learner.set_counters(state.counters);
     Ok(Some(state))
 }
 
-/// Removes epoch checkpoints but the newest `keep`.
-pub fn prune_epochs(run: &Path, keep: usize) -> Result<()> {
-    let mut epochs: Vec<(u64, PathBuf)> = std::fs::read_dir(run)
-        .map_err(Error::io(run))?
-        .filter_map(std::result::Result::ok)
-        .filter_map(|entry| {
-            Some((entry.file_name().to_str()?.strip_prefix("checkpoint")?.parse().ok()?, entry.path()))
-        })
-        .collect();
-    epochs.sort_unstable();
-    let old = epochs.len().saturating_sub(keep);
-    for (_, path) in &epochs[..old] {
-        std::fs::remove_dir_all(path).map_err(Error::io(path))?;
+fn load_moments(path: &Path, learner: &mut Learner) -> Result<()> {
+    let fault = |message: String| Error::Checkpoint { path: path.to_owned(), message };
+    let bytes = std::fs::read(path).map_err(Error::io(path))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| fault(format!("not a safetensors file: {e}")))?;
+    for moments in learner.moments_mut() {
+        let part = |part: &str| {
+            let name = format!("{}.{part}", group_name(moments.group()));
+            let missing = || {
+                fault(format!(
+                    "`{name}` is missing: the run did not train these parameters before (train.free); --reset-optimizer \
+                     begins with new moments"
+                ))
+            };
+            Ok::<_, Error>(folder::floats(file.tensor(&name).map_err(|_| missing())?.data()))
+        };
+        let (first, second) = (part("first")?, part("second")?);
+        if !moments.set(&first, &second) {
+            return Err(fault(format!("moments of `{}` have the wrong size", group_name(moments.group()))));
+        }
     }
     Ok(())
 }

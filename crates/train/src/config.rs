@@ -3,7 +3,8 @@
 //! A run's configuration is laid in layers of TOML tables: defaults, the architecture, a recipe, flags. A key that no
 //! layer knows is refused, with the nearest name that exists.
 
-use mae_model::ModelConfig;
+use mae_engine::GroupSet;
+use mae_model::{ModelConfig, groups};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -35,6 +36,21 @@ pub struct TrainConfig {
     pub label_smoothing: f32,
     /// Source tokens and target tokens at most in a batch.
     pub max_tokens: u32,
+    /// Sentences at most in a batch; 0: no limit.
+    pub max_sentences: u32,
+    /// How batches are made.
+    pub batching: Batching,
+    /// Frozen batches have a multiple of so many sentences where they can.
+    pub required_batch_size_multiple: usize,
+    /// The part of the training set that is used, above 0 and at most 1. It is drawn with the seed; a larger part holds
+    /// every smaller one.
+    pub subset: f64,
+    /// Parameters that are trained; the others stay as they are.
+    pub free: Free,
+    /// Model folder that a new run takes its weights from; empty: initial values.
+    pub finetune_from_model: String,
+    /// Whether to try the largest batch before training, to see that the memory suffices.
+    pub memory_check: bool,
     /// Batches that make one update.
     pub update_freq: usize,
     /// Stop after this many epochs; 0: no limit.
@@ -57,6 +73,10 @@ pub struct TrainConfig {
     pub patience: u64,
     /// Epoch checkpoints to keep besides best and last.
     pub keep_last_epochs: usize,
+    /// Checkpoints of `save_interval_updates` to keep besides best and last, the newest.
+    pub keep_interval_updates: usize,
+    /// Checkpoints to keep that were best at the checkpoint metric.
+    pub keep_best_checkpoints: usize,
     /// Updates per line of the log.
     pub log_interval: u64,
     /// Beam of validation by BLEU; 0: no BLEU.
@@ -74,6 +94,61 @@ pub enum Metric {
     Bleu,
 }
 
+impl Metric {
+    /// Its name in keys and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Bleu => "bleu",
+        }
+    }
+
+    /// A score of which less is better.
+    pub fn cost(self, value: f64) -> f64 {
+        match self {
+            Self::Loss => value,
+            Self::Bleu => -value,
+        }
+    }
+}
+
+/// How batches are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Batching {
+    /// Every epoch shuffles all sentences and cuts where the token budget is full.
+    #[default]
+    Packed,
+    /// fairseq's: made once from sentences sorted by length; every epoch shuffles the batches.
+    Frozen,
+}
+
+/// Which parameters are trained. Running statistics of gates follow the data in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Free {
+    /// The gates (the paper's FtG): every update is a G step.
+    #[serde(rename = "gates")]
+    Gates,
+    /// The gates and the output projections of attentions (FtG+).
+    #[serde(rename = "gates+out")]
+    GatesAndOutputs,
+    /// Everything (FtAll).
+    #[default]
+    #[serde(rename = "all")]
+    All,
+}
+
+impl Free {
+    /// The groups of parameters.
+    pub fn groups(self) -> GroupSet {
+        match self {
+            Self::Gates => groups::gates(),
+            Self::GatesAndOutputs => GroupSet::of(&[groups::GATE, groups::ATTENTION_OUTPUT]),
+            Self::All => groups::trained(),
+        }
+    }
+}
+
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
@@ -88,6 +163,13 @@ impl Default for TrainConfig {
             clip_norm: 0.0,
             label_smoothing: 0.1,
             max_tokens: 4096,
+            max_sentences: 0,
+            batching: Batching::Packed,
+            required_batch_size_multiple: 8,
+            subset: 1.0,
+            free: Free::All,
+            finetune_from_model: String::new(),
+            memory_check: true,
             update_freq: 1,
             max_epoch: 0,
             max_update: 0,
@@ -99,6 +181,8 @@ impl Default for TrainConfig {
             best_checkpoint_metric: Metric::Loss,
             patience: 0,
             keep_last_epochs: 0,
+            keep_interval_updates: 0,
+            keep_best_checkpoints: 0,
             log_interval: 100,
             eval_bleu_beam: 0,
         }
@@ -162,6 +246,16 @@ impl RunConfig {
         require(
             train.adam_betas.iter().all(|b| (0.0..1.0).contains(b)),
             "train.adam_betas must be in [0, 1)",
+        );
+        require(train.required_batch_size_multiple > 0, "train.required_batch_size_multiple must be above 0");
+        require(train.subset > 0.0 && train.subset <= 1.0, "train.subset must be above 0 and at most 1");
+        require(
+            train.free == Free::All || self.model.mixture.system.is_gated(),
+            "train.free = \"gates\" and \"gates+out\" need gates: model.mixture.system = \"mae\" or \"nobcd\"",
+        );
+        require(
+            train.keep_interval_updates == 0 || train.save_interval_updates > 0,
+            "train.keep_interval_updates needs train.save_interval_updates above 0",
         );
         require(
             train.best_checkpoint_metric != Metric::Bleu || train.eval_bleu_beam > 0,

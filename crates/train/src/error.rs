@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::diagnosis::Diagnosis;
+
 /// Shorthand for a result with the trainer's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -21,21 +23,28 @@ pub enum Error {
         message: String,
     },
     /// The loss or the gradient is not a number any more.
+    #[error("{0}")]
+    NotFinite(Box<Diagnosis>),
+    /// A model cannot be trained on with this data or as this model; all faults, one per line.
+    #[error("{path} cannot be fine-tuned as this run asks:\n  {}", .faults.join("\n  "))]
+    Finetune {
+        /// The model folder.
+        path: PathBuf,
+        /// What does not fit.
+        faults: Vec<String>,
+    },
+    /// The largest batch does not fit into the memory.
     #[error(
-        "update {update} (epoch {epoch}): the {what} is {value}; sentences of the batch: {sentences:?}. \
-         The last checkpoint is as it was; lower the learning rate, clip gradients, or look at these sentences"
+        "the largest batch ({} source and {} target tokens) needs {needed}; lower train.max_tokens (it is {max_tokens}), \
+         and raise train.update_freq to keep as many tokens in an update", tokens.0, tokens.1
     )]
-    NotFinite {
-        /// The update, counted from 1.
-        update: u64,
-        /// The epoch, counted from 1.
-        epoch: u64,
-        /// Loss or gradient norm.
-        what: &'static str,
-        /// Its value.
-        value: f64,
-        /// Numbers of the sentences in the training set, from 0; the first few.
-        sentences: Vec<u32>,
+    Memory {
+        /// Source and target tokens.
+        tokens: (u32, u32),
+        /// What is needed and what is there.
+        needed: String,
+        /// The key's value.
+        max_tokens: u32,
     },
     /// There is nothing to train on.
     #[error("the training set has no usable sentence pairs")]

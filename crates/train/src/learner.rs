@@ -7,11 +7,13 @@ use mae_data::PackedBatch;
 use mae_engine::optim::{self, Adam, Moments, Numbers, Reading, StepNumbers};
 use mae_engine::{Gradients, GroupSet, Replays, Rng, Tape};
 use mae_model::attention::Pass;
+use mae_model::config::System;
 use mae_model::groups;
 use mae_model::{BatchShape, DeviceBatch, ExpertMode, Translator};
 use serde::{Deserialize, Serialize};
 
-use crate::config::TrainConfig;
+use crate::config::{Free, TrainConfig};
+use crate::diagnosis::Diagnosis;
 use crate::plan::Steps;
 use crate::{Error, Result, schedule};
 
@@ -46,11 +48,20 @@ enum StepKind {
 }
 
 impl StepKind {
-    fn free(self) -> GroupSet {
+    /// The groups it is for, whether trained or not.
+    fn groups(self) -> GroupSet {
         match self {
             Self::F => groups::all_but_gates(),
             Self::G => groups::gates(),
             Self::Joint => groups::trained(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::F => "F step",
+            Self::G => "G step",
+            Self::Joint => "joint step",
         }
     }
 
@@ -65,12 +76,15 @@ impl StepKind {
 /// What an update's randomness and schedule depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Finished updates of everything but the gates.
+    /// Finished updates.
     pub updates: u64,
     /// Finished updates of the gates.
     pub gate_updates: u64,
     /// Forward passes in training so far: each has random numbers of its own.
     pub passes: u32,
+    /// Updates after which the schedule of learning rates began anew.
+    #[serde(default)]
+    pub schedule_start: u64,
 }
 
 /// What a step did.
@@ -93,11 +107,11 @@ pub struct UpdateReport {
     pub number: u64,
     /// Updates of the gates so far.
     pub gate_updates: u64,
-    /// The G step, if there was one.
+    /// The G step before an F step, if there was one.
     pub gate: Option<StepReport>,
-    /// The F step or joint step.
+    /// The F step or joint step; the G step where nothing but gates is trained.
     pub main: StepReport,
-    /// The learning rate of everything but the gates.
+    /// The learning rate of the main step.
     pub rate: f64,
     /// Sentences.
     pub sentences: u64,
@@ -107,6 +121,7 @@ pub struct UpdateReport {
 
 /// A step that was asked for; its device may still be at work.
 struct PendingStep {
+    kind: StepKind,
     reading: Reading,
     tokens: u64,
 }
@@ -121,8 +136,11 @@ pub struct PendingUpdate {
     rate: f64,
     sentences: u64,
     source_tokens: u64,
-    /// Sentences of the batch, the first few, should it fail.
-    examples: Vec<u32>,
+    batches: u64,
+    /// The sentences, should it fail.
+    ids: Vec<u32>,
+    /// The counters before it.
+    before: Counters,
 }
 
 impl PendingUpdate {
@@ -150,14 +168,18 @@ impl PendingUpdate {
         let Numbers { loss, nll, norm } = step.reading.wait()?;
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() {
-                let sentences = self.examples.clone();
-                return Err(Error::NotFinite {
+                return Err(Error::NotFinite(Box::new(Diagnosis {
                     update: self.number,
                     epoch: self.epoch,
+                    batches: [1, self.batches],
+                    step: step.kind.name(),
                     what,
-                    value,
-                    sentences,
-                });
+                    value: value.to_string(),
+                    last_loss: None,
+                    sentences: self.ids.clone(),
+                    before: self.before,
+                    saved: None,
+                })));
             }
         }
         Ok(StepReport { loss, nll, tokens: step.tokens, gradient_norm: norm })
@@ -169,8 +191,11 @@ impl Learner {
     pub fn new(model: Translator, config: &TrainConfig) -> Self {
         let params = model.params();
         let gradients = params.gradients();
-        let moments =
-            [groups::ATTENTION_OUTPUT, groups::REST].map(|group| Moments::new(params, group)).into();
+        let moments = [groups::ATTENTION_OUTPUT, groups::REST]
+            .into_iter()
+            .filter(|&group| config.free.groups().contains(group))
+            .map(|group| Moments::new(params, group))
+            .collect();
         let numbers = StepNumbers::new(params.device());
         Self {
             model,
@@ -194,7 +219,12 @@ impl Learner {
         self.counters = counters;
     }
 
-    /// Adam's moments, by group.
+    /// Number of parameters that are trained.
+    pub fn trained(&self) -> usize {
+        self.model.params().count(self.config.free.groups())
+    }
+
+    /// Adam's moments, by group; a frozen group has none.
     pub fn moments(&self) -> &[Moments] {
         &self.moments
     }
@@ -207,44 +237,96 @@ impl Learner {
     /// Asks for one update on the batches together, their loss divided by all their target tokens. On a GPU this does
     /// not wait for the device.
     pub fn update(&mut self, batches: &[PackedBatch], steps: Steps, epoch: u64) -> Result<PendingUpdate> {
+        let before = self.counters;
         let gate = match steps {
             Steps::GThenF => Some(self.gate_step(batches)?),
-            Steps::F | Steps::Joint => None,
+            Steps::F | Steps::G | Steps::Joint => None,
         };
-        let kind = if steps == Steps::Joint { StepKind::Joint } else { StepKind::F };
-        let limit = self.config.clip_norm;
-        let main = match kind {
-            // Gates are never clipped: the limit is for the norm of the others.
-            StepKind::Joint if limit > 0.0 => {
-                let main = self.pass(batches, kind, 0.0)?;
-                self.numbers.clip(self.model.params(), &self.gradients, groups::all_but_gates(), limit);
-                main
-            }
-            _ => self.pass(batches, kind, limit)?,
+        let (main, rate) = match steps {
+            Steps::G => (self.gate_step(batches)?, f64::from(self.config.gate_lr)),
+            Steps::F | Steps::GThenF => self.descend(batches, StepKind::F)?,
+            Steps::Joint => self.descend(batches, StepKind::Joint)?,
         };
-        let rate = schedule::inverse_sqrt(&self.config, self.counters.updates);
-        let [beta1, beta2] = self.config.adam_betas;
-        let adam =
-            Adam { beta1, beta2, epsilon: self.config.adam_eps, weight_decay: self.config.weight_decay };
-        let t = self.counters.updates + 1;
-        for moments in &mut self.moments {
-            adam.step(self.model.params_mut(), &self.gradients, moments, rate as f32, t, &self.numbers);
-        }
-        if steps == Steps::Joint {
-            self.descend_gates();
-        }
-        self.counters.updates = t;
+        self.counters.updates += 1;
         Ok(PendingUpdate {
             gate,
             main,
-            number: t,
+            number: self.counters.updates,
             gate_updates: self.counters.gate_updates,
             epoch,
             rate,
             sentences: batches.iter().map(|b| b.sentences() as u64).sum(),
             source_tokens: batches.iter().map(|b| b.src_tokens() as u64).sum(),
-            examples: batches.iter().flat_map(|b| b.ids.iter().copied()).take(20).collect(),
+            batches: batches.len() as u64,
+            ids: batches.iter().flat_map(|b| b.ids.iter().copied()).collect(),
+            before,
         })
+    }
+
+    /// An F step or a joint step, and its learning rate.
+    fn descend(&mut self, batches: &[PackedBatch], kind: StepKind) -> Result<(PendingStep, f64)> {
+        let limit = self.config.clip_norm;
+        // Gates are never clipped: the limit is for the norm of the others.
+        let clipped = groups::all_but_gates().and(self.config.free.groups());
+        let main = match kind {
+            StepKind::Joint if limit > 0.0 => {
+                let main = self.pass(batches, kind, 0.0)?;
+                if !clipped.is_empty() {
+                    self.numbers.clip(self.model.params(), &self.gradients, clipped, limit);
+                }
+                main
+            }
+            _ => self.pass(batches, kind, limit)?,
+        };
+        let Counters { updates, schedule_start, .. } = self.counters;
+        let rate = schedule::inverse_sqrt(&self.config, updates - schedule_start);
+        let [beta1, beta2] = self.config.adam_betas;
+        let adam =
+            Adam { beta1, beta2, epsilon: self.config.adam_eps, weight_decay: self.config.weight_decay };
+        for moments in &mut self.moments {
+            adam.step(
+                self.model.params_mut(),
+                &self.gradients,
+                moments,
+                rate as f32,
+                updates + 1,
+                &self.numbers,
+            );
+        }
+        if kind == StepKind::Joint {
+            self.descend_gates();
+        }
+        Ok((main, rate))
+    }
+
+    /// Forward and backward over `batch` with every kind of step that this run takes, to see whether the memory
+    /// suffices. Parameters, statistics, counters and random numbers stay as they are.
+    pub fn try_out(&mut self, batch: &PackedBatch) -> Result<()> {
+        let kinds: &[StepKind] = match self.model.config().mixture.system {
+            System::Mae if self.config.free == Free::Gates => &[StepKind::G],
+            System::Mae => &[StepKind::F, StepKind::G],
+            System::Nobcd => &[StepKind::Joint],
+            System::Base | System::Uniform => &[StepKind::F],
+        };
+        let params = self.model.params();
+        let device = params.device().clone();
+        let kept = params.named().filter(|p| p.group == groups::STATISTICS).map(|p| p.name.to_owned());
+        let kept: Vec<(String, Vec<f32>)> =
+            kept.map(|name| Ok((name.clone(), params.get(&name)?))).collect::<Result<_>>()?;
+        let rng = Rng::new(self.config.seed, u32::MAX);
+        let weight = 1.0 / batch.tgt_tokens().max(1) as f32;
+        // On a GPU the second pass of a kind is captured, which takes memory of its own.
+        let passes = if device.is_gpu() { 2 } else { 1 };
+        for &kind in kinds {
+            for _ in 0..passes {
+                self.batch_pass(batch, kind, true, rng, weight)?;
+                device.wait()?;
+            }
+        }
+        for (name, values) in kept {
+            self.model.params_mut().set(&name, &values)?;
+        }
+        Ok(())
     }
 
     /// Asks for a G step alone: for benchmarks.
@@ -278,9 +360,14 @@ impl Learner {
             self.batch_pass(batch, step, i == 0, rng, weight)?;
         }
         let params = self.model.params();
-        self.numbers.norm(params, &self.gradients, step.free(), clip);
+        self.numbers.norm(params, &self.gradients, self.free(step), clip);
         params.device().check()?;
-        Ok(PendingStep { reading: self.numbers.read()?, tokens: tokens as u64 })
+        Ok(PendingStep { kind: step, reading: self.numbers.read()?, tokens: tokens as u64 })
+    }
+
+    /// What a step trains.
+    fn free(&self, step: StepKind) -> GroupSet {
+        step.groups().and(self.config.free.groups())
     }
 
     /// Forward and backward over one batch. On a GPU, a pass of a kind that was seen before is replayed.
@@ -292,6 +379,7 @@ impl Learner {
         rng: Rng,
         weight: f32,
     ) -> Result<()> {
+        let free = self.free(step);
         let Self { model, config, gradients, numbers, feeds, passes, .. } = self;
         let device = model.params().device().clone();
         let exact;
@@ -304,7 +392,6 @@ impl Learner {
             exact = DeviceBatch::new(&device, batch);
             &exact
         };
-        let free = step.free();
         passes.run(&device, PassKind { step, first, shape }, rng, weight, || {
             if first {
                 gradients.clear();

@@ -8,16 +8,24 @@
 //! | [`learner`] | one update: G step, F step or joint step (Algorithms 1 and 2), accumulation, clipping, optimisers |
 //! | [`validate`] | development loss and gate entropy; other validators plug in |
 //! | [`trainer`] | the loop over epochs |
-//! | [`checkpoint`] | what is saved, and how it is read back |
-//! | [`log`] | events as JSON lines that survive restarts |
+//! | [`checkpoint`], [`kept`] | what is saved, and how it is read back; checkpoints that are kept besides best and last |
+//! | [`finetune`] | weights of another model to begin with |
+//! | [`memory`] | the largest batch, tried before training |
+//! | [`diagnosis`] | what is known when a loss is not a number |
+//! | [`log`], [`tensorboard`] | events as JSON lines that survive restarts, and as TensorBoard's files |
 
 pub mod checkpoint;
 pub mod config;
+pub mod diagnosis;
 pub mod error;
+pub mod finetune;
+pub mod kept;
 pub mod learner;
 pub mod log;
+pub mod memory;
 pub mod plan;
 pub mod schedule;
+pub mod tensorboard;
 pub mod trainer;
 pub mod validate;
 

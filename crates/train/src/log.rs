@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::diagnosis::Diagnosis;
 use crate::learner::UpdateReport;
+use crate::memory::MemoryUse;
 use crate::validate::Validation;
 use crate::{Error, Result};
 
@@ -21,6 +23,22 @@ pub enum Event {
         /// The numbers of the first few in the training set, from 1.
         examples: Vec<u64>,
     },
+    /// A new run begins with the weights of another model.
+    Finetuned {
+        /// The model folder.
+        from: PathBuf,
+        /// Whether it had no gates, so that new ones begin without favourites.
+        new_gates: bool,
+    },
+    /// A run goes on, but not with everything that it had (`--reset-*`).
+    Reset {
+        /// What begins anew.
+        what: Vec<&'static str>,
+    },
+    /// The largest batch was tried; not written to the log.
+    Memory(MemoryUse),
+    /// A loss or gradient was not a number; the run ends.
+    NotFinite(Diagnosis),
     /// A resumed run was given other training choices than before.
     Changed {
         /// The lines of `[train]` that differ now.
@@ -58,17 +76,17 @@ pub enum Event {
 pub struct TrainLine {
     /// The epoch, from 1.
     pub epoch: u64,
-    /// Updates of everything but the gates so far.
+    /// Updates so far.
     pub num_updates: u64,
     /// Updates of the gates so far.
     pub gate_updates: u64,
-    /// Smoothed loss of F (or joint) steps, bits per token.
+    /// Smoothed loss of F (or joint) steps, bits per token; of G steps where nothing but gates is trained.
     pub loss: f64,
-    /// Plain loss of F (or joint) steps, bits per token.
+    /// Plain loss of the same steps, bits per token.
     pub nll_loss: f64,
     /// 2^nll_loss.
     pub ppl: f64,
-    /// Smoothed loss of G steps, bits per token.
+    /// Smoothed loss of G steps before F steps, bits per token.
     pub gate_loss: Option<f64>,
     /// Learning rate of the last update.
     pub lr: f64,
@@ -169,6 +187,15 @@ impl JsonLog {
         }
         let file = OpenOptions::new().create(true).append(true).open(path).map_err(Error::io(path))?;
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+    }
+
+    /// Gives an older log another name, `log.1.jsonl` and so on: updates are counted anew.
+    pub fn set_aside(path: &Path) -> Result<()> {
+        let mut names = (1..).map(|n: u64| path.with_extension(format!("{n}.jsonl")));
+        match names.find(|name| !name.exists()) {
+            Some(name) if path.exists() => std::fs::rename(path, name).map_err(Error::io(path)),
+            _ => Ok(()),
+        }
     }
 
     /// Writes an event.

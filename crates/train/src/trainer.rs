@@ -1,22 +1,24 @@
 //! The loop: epochs, updates, validation, checkpoints, stopping.
 
-use std::collections::VecDeque;
+mod pending;
+mod saving;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
 
 use mae_data::bpe::Codes;
-use mae_data::sampler::TooLong;
+use mae_data::sampler::{TooLong, subset};
 use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
 
-use crate::checkpoint::{self, RunState, Snapshot, TextSide, Writer};
-use crate::config::{Metric, RunConfig};
-use crate::learner::{Learner, PendingUpdate};
+use self::pending::Pending;
+use crate::checkpoint::{self, Resets, RunState, Writer};
+use crate::config::{Batching, RunConfig};
+use crate::learner::Learner;
 use crate::log::{Event, JsonLog};
-use crate::plan;
-use crate::validate::{Validator, development_loss};
-use crate::{Error, Result};
+use crate::tensorboard::TensorBoard;
+use crate::validate::Validator;
+use crate::{Error, Result, finetune, kept, memory, plan};
 
 /// Everything a run works with.
 pub struct Trainer<'a> {
@@ -32,6 +34,10 @@ pub struct Trainer<'a> {
     pub codes: Option<&'a Codes>,
     /// Where checkpoints and the log go.
     pub folder: PathBuf,
+    /// Where TensorBoard's files go, if anywhere.
+    pub tensorboard: Option<PathBuf>,
+    /// What a run that goes on does not take from its checkpoint.
+    pub resets: Resets,
     /// Scores BLEU, where the configuration asks for it.
     pub validator: Option<Box<dyn Validator + 'a>>,
     /// Set from outside to stop after the current update.
@@ -44,37 +50,6 @@ pub struct Trainer<'a> {
 const BATCHES_AHEAD: usize = 16;
 /// Updates that the device may be behind before we wait for it.
 const UPDATES_AHEAD: usize = 4;
-
-/// Updates that were asked for and not reported yet.
-struct Pending {
-    updates: VecDeque<PendingUpdate>,
-    /// When the last report came.
-    last: Instant,
-}
-
-impl Pending {
-    /// Reports updates that are done, and waits until no more than `most` are not.
-    fn report(
-        &mut self,
-        most: usize,
-        state: &mut RunState,
-        log_interval: u64,
-        tell: &mut impl FnMut(Event) -> Result<()>,
-    ) -> Result<()> {
-        while self.updates.len() > most || self.updates.front().is_some_and(PendingUpdate::is_ready) {
-            let Some(update) = self.updates.pop_front() else { break };
-            let report = update.wait()?;
-            let now = Instant::now();
-            state.window.add(&report, (now - self.last).as_secs_f64());
-            self.last = now;
-            if state.window.updates() >= log_interval {
-                let line = state.window.line(state.epoch, report.number, report.gate_updates, report.rate);
-                tell(Event::Train(line))?;
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,26 +66,26 @@ impl Trainer<'_> {
     /// Trains, going on from `checkpoint_last` if there is one. `watch` sees every event.
     pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner, Outcome)> {
         std::fs::create_dir_all(&self.folder).map_err(Error::io(&self.folder))?;
-        let mut state = match checkpoint::load_last(&self.folder, &mut self.learner)? {
-            Some(state) => state,
-            None => RunState { epoch: 1, ..RunState::default() },
-        };
-        let train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
-        let before = std::mem::replace(&mut state.train, train);
-        let mut log = JsonLog::open(&self.folder.join("log.jsonl"), state.counters.updates)?;
+        let (mut state, beginning) = self.begin()?;
+        let path = self.folder.join("log.jsonl");
+        if self.resets.optimizer {
+            JsonLog::set_aside(&path)?;
+        }
+        let updates = state.counters.updates;
+        let mut log = JsonLog::open(&path, updates)?;
+        let folder = self.tensorboard.as_deref();
+        let mut board = folder.map(|folder| TensorBoard::open(folder, updates)).transpose()?;
         let mut tell = |event: Event| {
             watch(&event);
+            if let Some(board) = &mut board {
+                board.write(&event)?;
+            }
             match event {
-                Event::Update { .. } | Event::Saved { .. } => Ok(()),
+                Event::Update { .. } | Event::Saved { .. } | Event::Memory(_) => Ok(()),
                 event => log.write(&event),
             }
         };
-        let known: Vec<&str> = before.lines().collect();
-        let changed = state.train.lines().filter(|line| !known.contains(line)).map(str::to_owned);
-        let lines: Vec<String> = if before.is_empty() { Vec::new() } else { changed.collect() };
-        if !lines.is_empty() {
-            tell(Event::Changed { lines })?;
-        }
+        beginning.into_iter().try_for_each(&mut tell)?;
         let sampler = self.sampler()?;
         if sampler.sentences() == 0 {
             return Err(Error::NoData);
@@ -119,28 +94,79 @@ impl Trainer<'_> {
         if skipped.count > 0 {
             tell(Event::Skipped { pairs: skipped.count, examples: skipped.examples.clone() })?;
         }
-        let outcome = loop {
-            if let Some(outcome) = self.reason_to_stop(&state) {
-                break outcome;
+        let train = &self.config.train;
+        if train.memory_check && self.reason_to_stop(&state).is_none() {
+            let available = memory::available();
+            tell(Event::Memory(memory::check(&mut self.learner, &sampler, train.max_tokens, available)?))?;
+        }
+        let outcome = match self.epochs(&sampler, &mut state, &mut tell) {
+            Err(Error::NotFinite(diagnosis)) => {
+                let diagnosis = self.save_before(*diagnosis, state)?;
+                tell(Event::NotFinite(diagnosis.clone()))?;
+                return Err(Error::NotFinite(Box::new(diagnosis)));
             }
-            if let Some(outcome) = self.epoch(&sampler, &mut state, &mut tell)? {
-                break outcome;
-            }
+            ended => ended?,
         };
         self.writer.finish()?;
         Ok((self.learner, outcome))
     }
 
+    /// Where the run stands: as its last checkpoint says, or at its beginning. Also what there is to say about it.
+    fn begin(&mut self) -> Result<(RunState, Vec<Event>)> {
+        let train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
+        let Some(mut state) = checkpoint::load_last(&self.folder, &mut self.learner, self.resets)? else {
+            let from = PathBuf::from(&self.config.train.finetune_from_model);
+            let mut events = Vec::new();
+            if !from.as_os_str().is_empty() {
+                let text = self.text();
+                let gates = finetune::load(&from, &mut self.learner.model, &text)?;
+                events.push(Event::Finetuned { from, new_gates: gates == finetune::Gates::Uniform });
+            }
+            return Ok((RunState { epoch: 1, train, ..RunState::default() }, events));
+        };
+        let before = std::mem::replace(&mut state.train, train);
+        let known: Vec<&str> = before.lines().collect();
+        let changed = state.train.lines().filter(|line| !known.contains(line)).map(str::to_owned);
+        let (lines, what) = (changed.collect::<Vec<_>>(), self.resets.names());
+        let events = [
+            (!lines.is_empty()).then_some(Event::Changed { lines }),
+            (!what.is_empty()).then_some(Event::Reset { what }),
+        ];
+        Ok((state, events.into_iter().flatten().collect()))
+    }
+
+    fn epochs(
+        &mut self,
+        sampler: &BatchSampler,
+        state: &mut RunState,
+        tell: &mut impl FnMut(Event) -> Result<()>,
+    ) -> Result<Outcome> {
+        loop {
+            if let Some(outcome) = self.reason_to_stop(state) {
+                return Ok(outcome);
+            }
+            if let Some(outcome) = self.epoch(sampler, state, tell)? {
+                return Ok(outcome);
+            }
+        }
+    }
+
     fn sampler(&self) -> Result<BatchSampler> {
+        let train = &self.config.train;
         let positions = self.config.model.max_positions as u32;
         let options = SamplerOptions {
-            max_tokens: self.config.train.max_tokens,
-            max_sentences: None,
+            max_tokens: train.max_tokens,
+            max_sentences: (train.max_sentences > 0).then_some(train.max_sentences),
             max_positions: Some((positions, positions)),
             too_long: TooLong::Skip,
-            seed: self.config.train.seed,
+            seed: train.seed,
         };
-        Ok(BatchSampler::new(&self.train.lengths(), options)?)
+        let part = subset(self.train.len(), train.subset, train.seed);
+        let sampler = BatchSampler::among(&self.train.lengths(), &part, options)?;
+        Ok(match train.batching {
+            Batching::Packed => sampler,
+            Batching::Frozen => sampler.freeze(train.required_batch_size_multiple),
+        })
     }
 
     fn reason_to_stop(&self, state: &RunState) -> Option<Outcome> {
@@ -191,12 +217,8 @@ impl Trainer<'_> {
         state.position = 0;
         self.save(state, tell)?;
         if train.keep_last_epochs > 0 {
-            let snapshot = Snapshot::of_model(&self.learner.model);
-            let (folder, text, keep) = (self.folder.clone(), self.text(), train.keep_last_epochs);
-            self.writer.hand_over(move || {
-                snapshot.write(&folder, &format!("checkpoint{finished}"), &text)?;
-                checkpoint::prune_epochs(&folder, keep)
-            })?;
+            let name = format!("checkpoint{finished}");
+            self.keep(name, train.keep_last_epochs, kept::prune_epochs)?;
         }
         Ok(None)
     }
@@ -210,17 +232,17 @@ impl Trainer<'_> {
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<Option<Outcome>> {
         let train = self.config.train.clone();
-        let mut pending = Pending { updates: VecDeque::new(), last: Instant::now() };
+        let mut pending = Pending::new(&train);
         for batches in packed {
             let number = self.learner.counters().updates + 1;
             let steps = plan::steps(self.config.model.mixture.system, &train, state.epoch, number);
-            pending.updates.push_back(self.learner.update(&batches, steps, state.epoch)?);
+            pending.add(self.learner.update(&batches, steps, state.epoch)?, state.position);
             state.position += 1;
             state.counters = self.learner.counters();
             tell(Event::Update { done: state.position })?;
-            pending.report(UPDATES_AHEAD, state, train.log_interval, tell)?;
+            pending.report(UPDATES_AHEAD, state, tell)?;
             if self.stop.load(Ordering::Relaxed) {
-                pending.report(0, state, train.log_interval, tell)?;
+                pending.report(0, state, tell)?;
                 self.save(state, tell)?;
                 return Ok(Some(Outcome::Interrupted));
             }
@@ -228,71 +250,20 @@ impl Trainer<'_> {
                 train.save_interval_updates > 0 && number.is_multiple_of(train.save_interval_updates);
             let at_end = self.reason_to_stop(state).is_some();
             if (at_interval || at_end) && state.position < total {
-                pending.report(0, state, train.log_interval, tell)?;
+                pending.report(0, state, tell)?;
                 self.validate(state, tell)?;
                 self.save(state, tell)?;
-                pending.last = Instant::now();
+                if at_interval && train.keep_interval_updates > 0 {
+                    let name = kept::interval_name(state.epoch, number);
+                    self.keep(name, train.keep_interval_updates, kept::prune_intervals)?;
+                }
+                pending.forget_time();
                 if let Some(outcome) = self.reason_to_stop(state) {
                     return Ok(Some(outcome));
                 }
             }
         }
-        pending.report(0, state, train.log_interval, tell)?;
+        pending.report(0, state, tell)?;
         Ok(None)
-    }
-
-    fn validate(&mut self, state: &mut RunState, tell: &mut impl FnMut(Event) -> Result<()>) -> Result<()> {
-        let Some(valid) = self.valid else { return Ok(()) };
-        let model = &self.learner.model;
-        let mut validation = development_loss(model, valid, &self.config.train)?;
-        if let Some(validator) = &mut self.validator {
-            validation.bleu = Some(validator.bleu(model).map_err(Error::Validator)?);
-        }
-        // Scores are compared so that lower is better.
-        let (value, sign) = match self.config.train.best_checkpoint_metric {
-            Metric::Loss => (validation.loss, 1.0),
-            Metric::Bleu => (validation.bleu.unwrap_or(0.0), -1.0),
-        };
-        validation.is_best = state.best.is_none_or(|best| sign * value < sign * best);
-        if validation.is_best {
-            state.best = Some(value);
-            state.stale = 0;
-        } else {
-            state.stale += 1;
-        }
-        validation.best = state.best.unwrap_or(value);
-        validation.epoch = state.epoch;
-        validation.num_updates = state.counters.updates;
-        let is_best = validation.is_best;
-        tell(Event::Valid(validation))?;
-        if is_best {
-            let snapshot = Snapshot::of_model(model);
-            self.write(snapshot, checkpoint::BEST, state, tell)?;
-        }
-        Ok(())
-    }
-
-    fn save(&mut self, state: &RunState, tell: &mut impl FnMut(Event) -> Result<()>) -> Result<()> {
-        let snapshot = Snapshot::of_run(&self.learner, state);
-        self.write(snapshot, checkpoint::LAST, state, tell)
-    }
-
-    /// Has a snapshot written while training goes on.
-    fn write(
-        &mut self,
-        snapshot: Snapshot,
-        name: &'static str,
-        state: &RunState,
-        tell: &mut impl FnMut(Event) -> Result<()>,
-    ) -> Result<()> {
-        self.learner.model.params().device().check()?;
-        let (folder, text) = (self.folder.clone(), self.text());
-        self.writer.hand_over(move || snapshot.write(&folder, name, &text).map(|_| ()))?;
-        tell(Event::Saved { folder: self.folder.join(name), num_updates: state.counters.updates })
-    }
-
-    fn text(&self) -> TextSide {
-        let (source, target) = (self.train.src_vocab.clone(), self.train.tgt_vocab.clone());
-        TextSide { source, target, codes: self.codes.cloned() }
     }
 }

@@ -30,6 +30,12 @@ pub struct Validation {
     pub nll_loss: f64,
     /// 2^nll_loss.
     pub ppl: f64,
+    /// Target tokens, end marks counted.
+    pub tokens: u64,
+    /// Sentence pairs.
+    pub sentences: u64,
+    /// Pairs left out because they are longer than the model's positions.
+    pub skipped: u64,
     /// BLEU, 0 to 100, where it was asked for.
     pub bleu: Option<f64>,
     /// Mean entropy of all gates, in nats, where there are gates.
@@ -79,6 +85,9 @@ pub fn development_loss(
         loss: bits(loss),
         nll_loss,
         ppl: nll_loss.exp2(),
+        tokens: tokens as u64,
+        sentences: sampler.sentences() as u64,
+        skipped: sampler.skipped().count,
         gate_entropy: entropy.mean(),
         ..Validation::default()
     })

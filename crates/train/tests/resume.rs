@@ -1,88 +1,46 @@
 //! A run that is stopped and resumed equals one that never stopped: every weight, moment and logged loss, to the bit.
 
+mod common;
+
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use mae_data::vocab::VocabOptions;
-use mae_data::{ParallelDataset, Vocab};
-use mae_engine::Device;
-use mae_model::{Translator, groups};
-use mae_train::config::assignment;
+use common::{bits, config, learner};
+use mae_train::checkpoint::Resets;
 use mae_train::log::Event;
-use mae_train::{Learner, Outcome, RunConfig, Trainer};
-
-fn data(pairs: usize, first: usize) -> ParallelDataset {
-    let word = |i: usize| ["ab", "cd", "ef", "gh", "ij", "kl", "mn"][i % 7];
-    let line = |i: usize, n: usize| (0..n).map(|j| word(i * 3 + j * j)).collect::<Vec<_>>().join(" ");
-    let sources: Vec<String> = (first..first + pairs).map(|i| line(i, 2 + i % 5)).collect();
-    let targets: Vec<String> = (first..first + pairs).map(|i| line(i + 1, 1 + (i * 5) % 6)).collect();
-    let counts = (0..7).map(|i| (word(i), 10 - i as u64));
-    let vocab = Arc::new(Vocab::from_counts(counts, VocabOptions::default()));
-    ParallelDataset::from_lines(&sources, &targets, vocab.clone(), vocab).unwrap()
-}
-
-fn config(system: &str, extra: &[&str]) -> RunConfig {
-    let mut layers = vec![
-        "[model]\narch = \"transformer_tiny\"\nencoder_layers = 2\ndecoder_layers = 2\nencoder_embed_dim = 16\n\
-         encoder_ffn_embed_dim = 24\nencoder_attention_heads = 4\ndropout = 0.2\nattention_dropout = 0.1\n\
-         activation_dropout = 0.1\n[train]\nlr = 2e-3\nwarmup_updates = 5\nmax_tokens = 40\nupdate_freq = 2\n\
-         clip_norm = 1.0\nweight_decay = 1e-2\nmax_update = 20\nlog_interval = 3\ngate_every_epochs = 2"
-            .parse()
-            .unwrap(),
-        assignment(&format!("model.mixture.system={system}")).unwrap(),
-    ];
-    layers.extend(extra.iter().map(|text| assignment(text).unwrap()));
-    RunConfig::from_layers(&layers).unwrap()
-}
+use mae_train::{Learner, Outcome, RunConfig};
 
 /// Trains in `folder`; stops from outside after update `stop_after`.
 fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner, Outcome, Vec<String>) {
-    let (train, valid) = (data(60, 0), data(10, 100));
-    let types = [train.src_vocab.len(), train.tgt_vocab.len()];
-    let model = Translator::new(&config.model, types, &Device::cpu(), config.train.seed).unwrap();
-    let stop = AtomicBool::new(stop_after == Some(0));
-    let trainer = Trainer {
-        config: config.clone(),
-        learner: Learner::new(model, &config.train),
-        train: &train,
-        valid: Some(&valid),
-        codes: None,
-        folder: folder.to_owned(),
-        validator: None,
-        stop: &stop,
-        writer: mae_train::checkpoint::Writer::new(),
-    };
     let mut seen = Vec::new();
-    let (learner, outcome) = trainer
-        .run(|event| {
-            if let Event::Train(line) = event {
-                let bits = [line.loss, line.nll_loss, line.gnorm, line.lr].map(f64::to_bits);
-                seen.push(format!(
-                    "{} {} {bits:?} {:?}",
-                    line.num_updates, line.gate_updates, line.gate_loss
-                ));
-                stop.store(stop_after.is_some_and(|after| line.num_updates >= after), Ordering::Relaxed);
-            }
-            if let Event::Valid(valid) = event {
-                seen.push(format!("{} {} {:?}", valid.num_updates, valid.loss.to_bits(), valid.gate_entropy));
-            }
-        })
-        .unwrap();
+    let (learner, outcome) = common::train(folder, config, Resets::default(), |event, stop| {
+        if let Event::Train(line) = event {
+            let bits = [line.loss, line.nll_loss, line.gnorm, line.lr].map(f64::to_bits);
+            seen.push(format!("{} {} {bits:?} {:?}", line.num_updates, line.gate_updates, line.gate_loss));
+            stop.store(stop_after.is_some_and(|after| line.num_updates >= after), Ordering::Relaxed);
+        }
+        if let Event::Valid(valid) = event {
+            seen.push(format!("{} {} {:?}", valid.num_updates, valid.loss.to_bits(), valid.gate_entropy));
+        }
+    })
+    .unwrap();
     (learner, outcome, seen)
-}
-
-fn bits(learner: &Learner) -> Vec<u32> {
-    let params = groups::ALL.iter().flat_map(|(group, _)| learner.model.params().group_to_host(*group));
-    let moments = learner.moments().iter().flat_map(|m| m.to_host().concat());
-    params.chain(moments).map(f32::to_bits).collect()
 }
 
 #[test]
 fn a_resumed_run_continues_bit_for_bit() {
-    for system in ["mae", "uniform", "nobcd", "base"] {
+    let frozen = ["train.batching=frozen", "train.subset=0.8", "train.max_sentences=9"];
+    for (system, extra) in [
+        ("mae", &[][..]),
+        ("uniform", &[]),
+        ("nobcd", &[]),
+        ("base", &frozen),
+        ("mae", &["train.free=gates"]),
+        ("mae", &["train.free=gates+out", "train.gate_every_updates=2"]),
+        ("nobcd", &["train.free=gates"]),
+    ] {
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let config = config(system, &[]);
+        let config = config(system, extra);
         let (never_stopped, outcome, lines) = train(whole.path(), &config, None);
         assert_eq!((outcome, never_stopped.counters().updates), (Outcome::Finished, 20));
         let (_, outcome, mut seen) = train(parts.path(), &config, Some(9));
@@ -122,11 +80,10 @@ fn another_model_in_the_folder_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     train(folder.path(), &config("mae", &["train.max_update=2"]), None);
     let other = config("base", &[]);
-    let train_set = data(10, 0);
-    let types = [train_set.src_vocab.len(), train_set.tgt_vocab.len()];
-    let model = Translator::new(&other.model, types, &Device::cpu(), 1).unwrap();
-    let mut learner = Learner::new(model, &other.train);
-    let error = mae_train::checkpoint::load_last(folder.path(), &mut learner).unwrap_err().to_string();
+    let mut learner = learner(&other);
+    let error = mae_train::checkpoint::load_last(folder.path(), &mut learner, Resets::default())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("another model"), "{error}");
 }
 

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use mae_model::average::average;
+use mae_train::config::Metric;
+use mae_train::kept;
 
 /// Average the parameters of checkpoints (fairseq's average_checkpoints.py).
 ///
@@ -13,16 +15,27 @@ use mae_model::average::average;
 #[command(after_help = "Examples:
   mae train data-bin --recipe iwslt14-mae7 --save-dir run --set train.keep_last_epochs=5
   mae average run --num-epoch-checkpoints 5 --output run/average
+  mae average run --num-update-checkpoints 5 --checkpoint-upper-bound 60000 --output run/average
+  mae average run --num-best-checkpoints 3 --output run/average-best
   mae average --inputs a/checkpoint_best b/checkpoint_best --output ab")]
 pub struct Args {
-    /// Folder of a run, with epoch checkpoints (checkpoint1, checkpoint2, …; see train.keep_last_epochs).
-    #[arg(required_unless_present = "inputs", conflicts_with = "inputs")]
+    /// Folder of a run that keeps checkpoints (train.keep_last_epochs, keep_interval_updates, keep_best_checkpoints).
+    #[arg(required_unless_present = "inputs", conflicts_with = "inputs", requires = "count")]
     run: Option<PathBuf>,
-    /// How many epoch checkpoints to take, the newest ones.
-    #[arg(long, value_name = "N", requires = "run", required_unless_present = "inputs")]
+    /// Take so many epoch checkpoints (checkpoint7), the newest.
+    #[arg(long, value_name = "N", requires = "run", group = "count")]
     num_epoch_checkpoints: Option<usize>,
-    /// The last epoch to take [default: the newest].
-    #[arg(long, value_name = "EPOCH", requires = "run")]
+    /// Take so many checkpoints made after a number of updates (checkpoint_7_12000), the newest.
+    #[arg(long, value_name = "N", requires = "run", group = "count")]
+    num_update_checkpoints: Option<usize>,
+    /// Take so many of the best checkpoints (checkpoint.best_bleu_34.5600_12000), the best.
+    #[arg(long, value_name = "N", requires = "run", group = "count")]
+    num_best_checkpoints: Option<usize>,
+    /// Best at what, where the run has kept both kinds.
+    #[arg(long = "best-checkpoint-metric", value_name = "METRIC", requires = "num_best_checkpoints")]
+    metric: Option<BestBy>,
+    /// Take none after this epoch, or after this update where checkpoints go by updates.
+    #[arg(long, value_name = "NUMBER", requires = "run")]
     checkpoint_upper_bound: Option<u64>,
     /// Model folders to average.
     #[arg(long, num_args = 1.., value_name = "DIR")]
@@ -32,11 +45,17 @@ pub struct Args {
     output: PathBuf,
 }
 
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum BestBy {
+    Loss,
+    Bleu,
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let inputs = match (&args.run, args.num_epoch_checkpoints) {
-        (Some(run), Some(count)) => epoch_checkpoints(run, count, args.checkpoint_upper_bound)?,
-        _ => args.inputs,
+    let inputs = match &args.run {
+        Some(run) => choose(run, &args)?,
+        None => args.inputs,
     };
     ensure!(!inputs.contains(&args.output), "--output {} is one of the inputs", args.output.display());
     average(&inputs)?.save(&args.output).with_context(|| format!("--output {}", args.output.display()))?;
@@ -45,27 +64,47 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The newest `count` epoch checkpoints of a run, up to an epoch.
-fn epoch_checkpoints(run: &Path, count: usize, last: Option<u64>) -> Result<Vec<PathBuf>> {
-    ensure!(count > 0, "--num-epoch-checkpoints 0: at least one is needed");
-    let mut found: Vec<(u64, PathBuf)> = std::fs::read_dir(run)
-        .with_context(|| run.display().to_string())?
-        .filter_map(std::result::Result::ok)
-        .filter_map(|entry| {
-            let epoch = entry.file_name().to_str()?.strip_prefix("checkpoint")?.parse().ok()?;
-            Some((epoch, entry.path()))
-        })
-        .filter(|(epoch, _)| last.is_none_or(|last| *epoch <= last))
-        .collect();
-    found.sort_unstable();
+/// The checkpoints that the flags ask for.
+fn choose(run: &Path, args: &Args) -> Result<Vec<PathBuf>> {
+    let (found, count, kind, key) =
+        match (args.num_epoch_checkpoints, args.num_update_checkpoints, args.num_best_checkpoints) {
+            (Some(n), _, _) => (kept::epochs(run)?, n, "epoch", "keep_last_epochs"),
+            (_, Some(n), _) => (kept::intervals(run)?, n, "update", "keep_interval_updates"),
+            (_, _, Some(n)) => (best(run, args.metric)?, n, "best", "keep_best_checkpoints"),
+            _ => unreachable!("the flags are checked when they are read"),
+        };
+    ensure!(count > 0, "--num-{kind}-checkpoints 0: at least one is needed");
+    let bound = args.checkpoint_upper_bound.unwrap_or(u64::MAX);
+    let mut found: Vec<(u64, PathBuf)> = found.into_iter().filter(|(number, _)| *number <= bound).collect();
     if found.len() < count {
-        let epochs: Vec<String> = found.iter().map(|(epoch, _)| epoch.to_string()).collect();
+        let numbers: Vec<String> = found.iter().map(|(number, _)| number.to_string()).collect();
+        let unit = if kind == "epoch" { "epochs" } else { "updates" };
         bail!(
-            "{} holds {} epoch checkpoints{}, {count} are wanted; train with train.keep_last_epochs = {count} or more",
+            "{} holds {} {kind} checkpoints{}, {count} are wanted; train with train.{key} = {count} or more",
             run.display(),
             found.len(),
-            if epochs.is_empty() { String::new() } else { format!(" (epochs {})", epochs.join(", ")) }
+            if numbers.is_empty() { String::new() } else { format!(" ({unit} {})", numbers.join(", ")) }
         );
     }
     Ok(found.split_off(found.len() - count).into_iter().map(|(_, path)| path).collect())
+}
+
+/// The best checkpoints with their updates, the best last.
+fn best(run: &Path, metric: Option<BestBy>) -> Result<Vec<(u64, PathBuf)>> {
+    let of = |metric: Metric| kept::best(run, metric);
+    let mut best = match metric {
+        Some(BestBy::Loss) => of(Metric::Loss)?,
+        Some(BestBy::Bleu) => of(Metric::Bleu)?,
+        None => {
+            let (loss, bleu) = (of(Metric::Loss)?, of(Metric::Bleu)?);
+            ensure!(
+                loss.is_empty() || bleu.is_empty(),
+                "{} holds checkpoints that were best by loss and others by BLEU: choose with --best-checkpoint-metric",
+                run.display()
+            );
+            if loss.is_empty() { bleu } else { loss }
+        }
+    };
+    best.reverse();
+    Ok(best.into_iter().map(|best| (best.updates, best.path)).collect())
 }

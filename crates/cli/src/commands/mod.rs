@@ -13,3 +13,4 @@ pub mod quickstart;
 pub mod score;
 pub mod tokenize;
 pub mod train;
+pub mod validate;

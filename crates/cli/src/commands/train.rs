@@ -1,25 +1,27 @@
 //! `mae train`: a binarised folder and a recipe in, checkpoints out.
 
+mod display;
+mod flags;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
-use indicatif::ProgressBar;
+use anyhow::{Context, Result, ensure};
 use mae_data::bpe::Codes;
 use mae_data::pairs::detect_languages;
 use mae_data::{IndexedDataset, ParallelDataset};
 use mae_eval::validator::BleuValidator;
 use mae_model::{Translator, folder};
 use mae_train::config::assignment;
-use mae_train::log::Event;
 use mae_train::validate::Validator;
 use mae_train::{Learner, Outcome, RunConfig, Trainer};
-use toml::Table;
 
+use self::display::Display;
+use self::flags::{Flags, ResetFlags};
 use crate::device::DeviceArgs;
-use crate::{progress, recipes};
+use crate::recipes;
 
 /// Train a translation model.
 ///
@@ -30,6 +32,7 @@ use crate::{progress, recipes};
   mae train data-bin --recipe multi30k-mae7 --save-dir runs/mae7 --max-epoch 30
   mae train data-bin --recipe iwslt14-base --system mae6 --seed 2 --save-dir runs/mae6-2
   mae train data-bin --recipe my.toml --set train.clip_norm=0.1 --save-dir runs/clipped
+  mae train ted-bin --recipe wmt14-mae7 --finetune-from-model wmt/checkpoint_best --free gates+out --subset 5% --save-dir runs/ftg+
 
 A recipe is a TOML file with [model] and [train]; flags override its keys, and --set overrides any key.
 The run's folder gets checkpoint_best, checkpoint_last, run.toml (everything the run used) and log.jsonl.")]
@@ -65,105 +68,17 @@ pub struct Args {
     device: DeviceArgs,
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    resets: ResetFlags,
+    /// Write TensorBoard's event files to this folder, in train/ and valid/.
+    #[arg(long, value_name = "DIR")]
+    tensorboard_logdir: Option<PathBuf>,
     /// Write events as JSON lines to standard output instead of progress bars.
     #[arg(long)]
     json: bool,
     /// Print the resolved configuration and exit.
     #[arg(long)]
     dry_run: bool,
-}
-
-/// Flags that fairseq users know; each stands for one key.
-#[derive(clap::Args)]
-#[command(next_help_heading = "Keys by their fairseq names")]
-struct Flags {
-    /// model.arch
-    #[arg(long)]
-    arch: Option<String>,
-    /// model.dropout
-    #[arg(long)]
-    dropout: Option<f32>,
-    /// model.share_embeddings = "all"
-    #[arg(long)]
-    share_all_embeddings: bool,
-    /// train.seed
-    #[arg(long)]
-    seed: Option<u64>,
-    /// train.lr
-    #[arg(long)]
-    lr: Option<f64>,
-    /// train.warmup_updates
-    #[arg(long)]
-    warmup_updates: Option<u64>,
-    /// train.weight_decay
-    #[arg(long)]
-    weight_decay: Option<f32>,
-    /// train.clip_norm
-    #[arg(long)]
-    clip_norm: Option<f64>,
-    /// train.label_smoothing
-    #[arg(long)]
-    label_smoothing: Option<f32>,
-    /// train.max_tokens
-    #[arg(long)]
-    max_tokens: Option<u32>,
-    /// train.update_freq
-    #[arg(long)]
-    update_freq: Option<usize>,
-    /// train.max_epoch
-    #[arg(long)]
-    max_epoch: Option<u64>,
-    /// train.max_update
-    #[arg(long)]
-    max_update: Option<u64>,
-    /// train.patience
-    #[arg(long)]
-    patience: Option<u64>,
-    /// train.save_interval_updates
-    #[arg(long)]
-    save_interval_updates: Option<u64>,
-    /// train.keep_last_epochs
-    #[arg(long)]
-    keep_last_epochs: Option<usize>,
-    /// train.log_interval
-    #[arg(long)]
-    log_interval: Option<u64>,
-    /// train.eval_bleu_beam = 5
-    #[arg(long)]
-    eval_bleu: bool,
-    /// train.best_checkpoint_metric (loss or bleu)
-    #[arg(long)]
-    best_checkpoint_metric: Option<String>,
-}
-
-impl Flags {
-    fn layers(&self) -> Result<Vec<Table>> {
-        let text = |value: &dyn std::fmt::Display| value.to_string();
-        let given = [
-            ("model.arch", self.arch.clone()),
-            ("model.dropout", self.dropout.as_ref().map(|v| text(v))),
-            ("model.share_embeddings", self.share_all_embeddings.then(|| "all".into())),
-            ("train.seed", self.seed.as_ref().map(|v| text(v))),
-            ("train.lr", self.lr.as_ref().map(|v| text(v))),
-            ("train.warmup_updates", self.warmup_updates.as_ref().map(|v| text(v))),
-            ("train.weight_decay", self.weight_decay.as_ref().map(|v| text(v))),
-            ("train.clip_norm", self.clip_norm.as_ref().map(|v| text(v))),
-            ("train.label_smoothing", self.label_smoothing.as_ref().map(|v| text(v))),
-            ("train.max_tokens", self.max_tokens.as_ref().map(|v| text(v))),
-            ("train.update_freq", self.update_freq.as_ref().map(|v| text(v))),
-            ("train.max_epoch", self.max_epoch.as_ref().map(|v| text(v))),
-            ("train.max_update", self.max_update.as_ref().map(|v| text(v))),
-            ("train.patience", self.patience.as_ref().map(|v| text(v))),
-            ("train.save_interval_updates", self.save_interval_updates.as_ref().map(|v| text(v))),
-            ("train.keep_last_epochs", self.keep_last_epochs.as_ref().map(|v| text(v))),
-            ("train.log_interval", self.log_interval.as_ref().map(|v| text(v))),
-            ("train.eval_bleu_beam", self.eval_bleu.then(|| "5".into())),
-            ("train.best_checkpoint_metric", self.best_checkpoint_metric.clone()),
-        ];
-        let layer =
-            |(key, value): (&str, Option<String>)| value.map(|v| Ok(assignment(&format!("{key}={v}"))?));
-        given.into_iter().filter_map(layer).collect()
-    }
 }
 
 /// Runs the command.
@@ -220,6 +135,11 @@ fn train_and_show(
     valid: Option<&ParallelDataset>,
     codes: Option<&Codes>,
 ) -> Result<Outcome> {
+    let resets = args.resets.resets();
+    ensure!(
+        config.train.finetune_from_model.is_empty() || resets.names().is_empty(),
+        "--finetune-from-model begins everything but the weights anew: leave --reset-* out"
+    );
     let device = args.device.open()?;
     let types = [train.src_vocab.len(), train.tgt_vocab.len()];
     folder::check_sharing(&config.model, &train.src_vocab, &train.tgt_vocab)?;
@@ -232,13 +152,14 @@ fn train_and_show(
             mixture.system,
             config.model.experts().count()
         );
-        println!(
-            "{} parameters, {} + {} types, {} training pairs",
-            model.size(),
-            types[0],
-            types[1],
-            train.len()
-        );
+        let pairs = match config.train.subset {
+            1.0 => format!("{} training pairs", train.len()),
+            part => format!("{} % of {} training pairs", 100.0 * part, train.len()),
+        };
+        let trained = model.params().count(config.train.free.groups());
+        let trained =
+            if trained == model.size() { String::new() } else { format!(" ({trained} of them trained)") };
+        println!("{} parameters{trained}, {} + {} types, {pairs}", model.size(), types[0], types[1]);
         println!("{}", device.describe());
     }
     std::fs::create_dir_all(&args.save_dir)
@@ -265,75 +186,13 @@ fn train_and_show(
         valid,
         codes,
         folder: args.save_dir.clone(),
+        tensorboard: args.tensorboard_logdir.clone(),
+        resets,
         validator,
         stop: &stop,
         writer: mae_train::checkpoint::Writer::new(),
     };
-    let mut display = Display { json: args.json, bar: ProgressBar::hidden(), folder: &args.save_dir };
+    let mut display = Display::new(&args.save_dir, device.is_gpu(), args.json);
     let (_, outcome) = trainer.run(|event| display.show(event))?;
     Ok(outcome)
-}
-
-/// What people see of a run.
-struct Display<'a> {
-    json: bool,
-    bar: ProgressBar,
-    folder: &'a Path,
-}
-
-impl Display<'_> {
-    fn show(&mut self, event: &Event) {
-        if self.json {
-            if !matches!(event, Event::Update { .. }) {
-                println!("{}", serde_json::to_string(event).expect("events can be written as JSON"));
-            }
-            return;
-        }
-        match event {
-            Event::Changed { lines } => {
-                eprintln!("mae: this run goes on with other choices than before: {}", lines.join("; "));
-            }
-            Event::Skipped { pairs, examples } => {
-                let some: Vec<String> = examples.iter().map(u64::to_string).collect();
-                eprintln!(
-                    "mae: {pairs} training pairs are longer than train.max_tokens or model.max_positions and are left out \
-                     (numbers {}, …)",
-                    some.join(", ")
-                );
-            }
-            Event::Epoch { epoch, updates, done } => {
-                self.bar = progress::bar(*updates, &format!("epoch {epoch}"));
-                self.bar.set_position(*done);
-            }
-            Event::Update { done } => self.bar.set_position(*done),
-            Event::Train(line) => {
-                let text = format!(
-                    "loss {:.3} bits/token, ppl {:.2}, lr {:.2e}, {:.0} target tokens/s",
-                    line.loss, line.ppl, line.lr, line.wps
-                );
-                self.bar.set_message(text.clone());
-                if self.bar.is_hidden() {
-                    println!("epoch {} update {}: {text}", line.epoch, line.num_updates);
-                }
-            }
-            Event::Valid(valid) => {
-                self.bar.finish_and_clear();
-                let mut text = format!(
-                    "epoch {} update {}: valid loss {:.3} bits/token, nll {:.3}, ppl {:.2}",
-                    valid.epoch, valid.num_updates, valid.loss, valid.nll_loss, valid.ppl
-                );
-                if let Some(bleu) = valid.bleu {
-                    text.push_str(&format!(", BLEU {bleu:.2}"));
-                }
-                if let Some(entropy) = valid.gate_entropy {
-                    text.push_str(&format!(", gate entropy {entropy:.3} nats"));
-                }
-                if valid.is_best {
-                    text.push_str(&format!(" (best so far, saved in {})", self.folder.display()));
-                }
-                println!("{text}");
-            }
-            Event::Saved { .. } => {}
-        }
-    }
 }

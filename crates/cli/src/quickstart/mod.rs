@@ -19,6 +19,7 @@ use mae_eval::gates::summarise;
 use mae_eval::translate::translate;
 use mae_model::folder::write_aside;
 use mae_model::{ExpertMode, Translator};
+use mae_train::checkpoint::Resets;
 use mae_train::log::Event;
 use mae_train::{Learner, RunConfig, Trainer};
 
@@ -146,6 +147,8 @@ impl Quickstart {
             valid: None,
             codes: Some(&data.codes),
             folder: run.clone(),
+            tensorboard: None,
+            resets: Resets::default(),
             validator: None,
             stop: &stop,
             writer: mae_train::checkpoint::Writer::new(),

@@ -68,8 +68,8 @@ struct Measurement<'a> {
     product_peak_gflops: Option<f64>,
     /// Floating-point operations of the products of one update, in units of 10¹².
     tflop_per_update: f64,
-    /// On a GPU: device memory held, in GiB.
-    memory_gib: Option<f64>,
+    /// Memory held, in GiB.
+    memory_gib: f64,
     peer_tokens_per_s: Option<f64>,
     /// Median over the rounds of our rate by the peer's.
     ratio_to_peer: Option<f64>,
@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<()> {
                     product_gflops: peak.map(|_| of(&|round| round.own.product_gflops)),
                     product_peak_gflops: peak,
                     tflop_per_update: tflop(&args.shape, &data, step),
-                    memory_gib: device.memory_held().map(|bytes| bytes as f64 / (1u64 << 30) as f64),
+                    memory_gib: device.memory_held() as f64 / (1u64 << 30) as f64,
                     peer_tokens_per_s: with_peer.then(|| of(&|round| round.peer.unwrap_or(f64::NAN))),
                     ratio_to_peer: with_peer
                         .then(|| of(&|round| rate(round) / round.peer.unwrap_or(f64::NAN))),
@@ -244,9 +244,7 @@ fn report(args: &Args, m: &Measurement<'_>) {
             100.0 * share
         );
     }
-    if let Some(memory) = m.memory_gib {
-        println!("  {memory:.2} GiB of device memory held");
-    }
+    println!("  {:.2} GiB of memory held", m.memory_gib);
     if let (Some(peer), Some(ratio)) = (m.peer_tokens_per_s, m.ratio_to_peer) {
         let best = m.ratio_of_best.unwrap_or(f64::NAN);
         println!(

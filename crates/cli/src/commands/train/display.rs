@@ -1,0 +1,97 @@
+//! What people see of a run.
+
+use std::path::Path;
+
+use indicatif::ProgressBar;
+use mae_train::log::Event;
+
+use crate::progress;
+
+/// What people see of a run.
+pub struct Display<'a> {
+    json: bool,
+    gpu: bool,
+    bar: ProgressBar,
+    folder: &'a Path,
+}
+
+impl<'a> Display<'a> {
+    /// Of a run in `folder`, on a GPU or not; as JSON lines or for people.
+    pub fn new(folder: &'a Path, gpu: bool, json: bool) -> Self {
+        Self { json, gpu, bar: ProgressBar::hidden(), folder }
+    }
+
+    /// Shows an event.
+    pub fn show(&mut self, event: &Event) {
+        if self.json {
+            if !matches!(event, Event::Update { .. }) {
+                println!("{}", serde_json::to_string(event).expect("events can be written as JSON"));
+            }
+            return;
+        }
+        match event {
+            Event::Finetuned { from, new_gates } => {
+                let gates = if *new_gates {
+                    "; it has no gates: new ones begin without favourites, and the model computes what it did"
+                } else {
+                    ""
+                };
+                println!("begins with the weights of {}{gates}", from.display());
+            }
+            Event::Reset { what } => eprintln!("mae: this run goes on without its {}", what.join(", ")),
+            Event::Memory(used) => println!(
+                "the largest batch ({} source and {} target tokens) takes {:.2} GiB of {} memory, parameters and \
+                 optimiser included",
+                used.source_tokens,
+                used.target_tokens,
+                used.bytes as f64 / (1u64 << 30) as f64,
+                if self.gpu { "GPU" } else { "main" }
+            ),
+            Event::Changed { lines } => {
+                eprintln!("mae: this run goes on with other choices than before: {}", lines.join("; "));
+            }
+            Event::Skipped { pairs, examples } => {
+                let some: Vec<String> = examples.iter().map(u64::to_string).collect();
+                eprintln!(
+                    "mae: {pairs} training pairs are longer than train.max_tokens or model.max_positions and are left out \
+                     (numbers {}, …)",
+                    some.join(", ")
+                );
+            }
+            Event::Epoch { epoch, updates, done } => {
+                self.bar = progress::bar(*updates, &format!("epoch {epoch}"));
+                self.bar.set_position(*done);
+            }
+            Event::Update { done } => self.bar.set_position(*done),
+            Event::Train(line) => {
+                let text = format!(
+                    "loss {:.3} bits/token, ppl {:.2}, lr {:.2e}, {:.0} target tokens/s",
+                    line.loss, line.ppl, line.lr, line.wps
+                );
+                self.bar.set_message(text.clone());
+                if self.bar.is_hidden() {
+                    println!("epoch {} update {}: {text}", line.epoch, line.num_updates);
+                }
+            }
+            Event::Valid(valid) => {
+                self.bar.finish_and_clear();
+                let mut text = format!(
+                    "epoch {} update {}: valid loss {:.3} bits/token, nll {:.3}, ppl {:.2}",
+                    valid.epoch, valid.num_updates, valid.loss, valid.nll_loss, valid.ppl
+                );
+                if let Some(bleu) = valid.bleu {
+                    text.push_str(&format!(", BLEU {bleu:.2}"));
+                }
+                if let Some(entropy) = valid.gate_entropy {
+                    text.push_str(&format!(", gate entropy {entropy:.3} nats"));
+                }
+                if valid.is_best {
+                    text.push_str(&format!(" (best so far, saved in {})", self.folder.display()));
+                }
+                println!("{text}");
+            }
+            // The error that follows tells it.
+            Event::NotFinite(_) | Event::Saved { .. } => {}
+        }
+    }
+}

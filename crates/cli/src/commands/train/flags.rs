@@ -1,0 +1,182 @@
+//! Flags of `mae train` that stand for keys, and those that begin things anew.
+
+use anyhow::Result;
+use mae_train::checkpoint::Resets;
+use mae_train::config::assignment;
+use toml::{Table, Value};
+
+/// Flags that fairseq users know; each stands for one key.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Keys by their fairseq names")]
+pub struct Flags {
+    /// model.arch
+    #[arg(long)]
+    arch: Option<String>,
+    /// model.dropout
+    #[arg(long)]
+    dropout: Option<f32>,
+    /// model.share_embeddings = "all"
+    #[arg(long)]
+    share_all_embeddings: bool,
+    /// train.seed
+    #[arg(long)]
+    seed: Option<u64>,
+    /// train.lr
+    #[arg(long)]
+    lr: Option<f64>,
+    /// train.warmup_updates
+    #[arg(long)]
+    warmup_updates: Option<u64>,
+    /// train.weight_decay
+    #[arg(long)]
+    weight_decay: Option<f32>,
+    /// train.clip_norm
+    #[arg(long)]
+    clip_norm: Option<f64>,
+    /// train.label_smoothing
+    #[arg(long)]
+    label_smoothing: Option<f32>,
+    /// train.max_tokens
+    #[arg(long)]
+    max_tokens: Option<u32>,
+    /// train.max_sentences
+    #[arg(long, alias = "batch-size")]
+    max_sentences: Option<u32>,
+    /// train.batching: packed, or frozen for fairseq's batches in fairseq's order
+    #[arg(long)]
+    batching: Option<String>,
+    /// train.required_batch_size_multiple, of frozen batches
+    #[arg(long)]
+    required_batch_size_multiple: Option<usize>,
+    /// train.subset: the part of the training set to use, as 5% or 0.05
+    #[arg(long, value_parser = fraction, value_name = "PART")]
+    subset: Option<f64>,
+    /// train.free: what is trained: gates, gates+out (and the outputs of attentions) or all
+    #[arg(long, value_name = "GROUPS")]
+    free: Option<String>,
+    /// train.finetune_from_model: folder of the model whose weights a new run begins with
+    #[arg(long, value_name = "DIR")]
+    finetune_from_model: Option<String>,
+    /// train.memory_check = false: do not try the largest batch before training
+    #[arg(long)]
+    no_memory_check: bool,
+    /// train.update_freq
+    #[arg(long)]
+    update_freq: Option<usize>,
+    /// train.max_epoch
+    #[arg(long)]
+    max_epoch: Option<u64>,
+    /// train.max_update
+    #[arg(long)]
+    max_update: Option<u64>,
+    /// train.patience
+    #[arg(long)]
+    patience: Option<u64>,
+    /// train.save_interval_updates
+    #[arg(long)]
+    save_interval_updates: Option<u64>,
+    /// train.keep_last_epochs
+    #[arg(long)]
+    keep_last_epochs: Option<usize>,
+    /// train.keep_interval_updates
+    #[arg(long)]
+    keep_interval_updates: Option<usize>,
+    /// train.keep_best_checkpoints
+    #[arg(long)]
+    keep_best_checkpoints: Option<usize>,
+    /// train.log_interval
+    #[arg(long)]
+    log_interval: Option<u64>,
+    /// train.eval_bleu_beam = 5
+    #[arg(long)]
+    eval_bleu: bool,
+    /// train.best_checkpoint_metric (loss or bleu)
+    #[arg(long)]
+    best_checkpoint_metric: Option<String>,
+}
+
+impl Flags {
+    /// A layer of the configuration for each flag that was given.
+    pub fn layers(&self) -> Result<Vec<Table>> {
+        let text = |value: &dyn std::fmt::Display| value.to_string();
+        // With an exponent, so that a large one is not taken for a whole number.
+        let float = |value: f64| format!("{value:e}");
+        let given = [
+            ("model.arch", self.arch.clone()),
+            ("model.dropout", self.dropout.as_ref().map(|v| text(v))),
+            ("model.share_embeddings", self.share_all_embeddings.then(|| "all".into())),
+            ("train.seed", self.seed.as_ref().map(|v| text(v))),
+            ("train.lr", self.lr.map(float)),
+            ("train.warmup_updates", self.warmup_updates.as_ref().map(|v| text(v))),
+            ("train.weight_decay", self.weight_decay.as_ref().map(|v| text(v))),
+            ("train.clip_norm", self.clip_norm.map(float)),
+            ("train.label_smoothing", self.label_smoothing.as_ref().map(|v| text(v))),
+            ("train.max_tokens", self.max_tokens.as_ref().map(|v| text(v))),
+            ("train.max_sentences", self.max_sentences.as_ref().map(|v| text(v))),
+            ("train.batching", self.batching.clone()),
+            (
+                "train.required_batch_size_multiple",
+                self.required_batch_size_multiple.as_ref().map(|v| text(v)),
+            ),
+            ("train.subset", self.subset.map(float)),
+            ("train.free", self.free.clone()),
+            // A folder may have a name that looks like a number.
+            (
+                "train.finetune_from_model",
+                self.finetune_from_model.clone().map(|v| Value::String(v).to_string()),
+            ),
+            ("train.memory_check", self.no_memory_check.then(|| "false".into())),
+            ("train.update_freq", self.update_freq.as_ref().map(|v| text(v))),
+            ("train.max_epoch", self.max_epoch.as_ref().map(|v| text(v))),
+            ("train.max_update", self.max_update.as_ref().map(|v| text(v))),
+            ("train.patience", self.patience.as_ref().map(|v| text(v))),
+            ("train.save_interval_updates", self.save_interval_updates.as_ref().map(|v| text(v))),
+            ("train.keep_last_epochs", self.keep_last_epochs.as_ref().map(|v| text(v))),
+            ("train.keep_interval_updates", self.keep_interval_updates.as_ref().map(|v| text(v))),
+            ("train.keep_best_checkpoints", self.keep_best_checkpoints.as_ref().map(|v| text(v))),
+            ("train.log_interval", self.log_interval.as_ref().map(|v| text(v))),
+            ("train.eval_bleu_beam", self.eval_bleu.then(|| "5".into())),
+            ("train.best_checkpoint_metric", self.best_checkpoint_metric.clone()),
+        ];
+        let layer =
+            |(key, value): (&str, Option<String>)| value.map(|v| Ok(assignment(&format!("{key}={v}"))?));
+        given.into_iter().filter_map(layer).collect()
+    }
+}
+
+/// fairseq's flags for a run that goes on with less than it had.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Going on with less than there was")]
+pub struct ResetFlags {
+    /// Begin with new moments; updates, the schedule and the best score begin anew, too
+    #[arg(long)]
+    reset_optimizer: bool,
+    /// Begin the schedule of learning rates anew, warm-up included, with the next update
+    #[arg(long)]
+    reset_lr_scheduler: bool,
+    /// Forget the best score and validations without progress
+    #[arg(long)]
+    reset_meters: bool,
+    /// Begin with the first epoch
+    #[arg(long)]
+    reset_dataloader: bool,
+}
+
+impl ResetFlags {
+    /// What to reset.
+    pub fn resets(&self) -> Resets {
+        Resets {
+            optimizer: self.reset_optimizer,
+            lr_scheduler: self.reset_lr_scheduler,
+            meters: self.reset_meters,
+            dataloader: self.reset_dataloader,
+        }
+    }
+}
+
+/// `5%` or `0.05`.
+fn fraction(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent, 100.0));
+    let value = number.trim().parse::<f64>().map_err(|_| "expected a part as 5% or 0.05".to_owned())?;
+    Ok(value / unit)
+}

@@ -1,0 +1,152 @@
+//! `mae validate`: what a model is worth on a data set.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use mae_data::ParallelDataset;
+use mae_data::pairs::detect_languages;
+use mae_eval::validator::BleuValidator;
+use mae_model::folder::ModelFolder;
+use mae_train::TrainConfig;
+use mae_train::finetune::dictionary_fault;
+use mae_train::validate::{Validator, development_loss};
+use serde::Serialize;
+
+use crate::device::DeviceArgs;
+
+/// Measure a model on a binarised data set: loss, perplexity, gate entropy and BLEU.
+///
+/// Losses are in bits per target token, end marks counted, and perplexity is 2 to the power of the plain loss, as
+/// fairseq prints them.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mae validate runs/mae7/checkpoint_best --data data-bin --split valid
+  mae validate runs/mae7/checkpoint_best --data data-bin --split valid,test --bleu --json")]
+pub struct Args {
+    /// Model folder.
+    model: PathBuf,
+    /// Folder with dict.*.txt and the splits.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Splits to measure, separated by commas.
+    #[arg(
+        long,
+        aliases = ["valid-subset", "gen-subset"],
+        default_value = "valid",
+        value_delimiter = ',',
+        value_name = "NAME"
+    )]
+    split: Vec<String>,
+    /// Source language [default: from the file names].
+    #[arg(short = 's', long, value_name = "LANG", requires = "target_lang")]
+    source_lang: Option<String>,
+    /// Target language [default: from the file names].
+    #[arg(short = 't', long, value_name = "LANG", requires = "source_lang")]
+    target_lang: Option<String>,
+    /// ε of the smoothed loss; the plain loss does not depend on it.
+    #[arg(long, default_value_t = 0.1)]
+    label_smoothing: f32,
+    /// Source tokens and target tokens at most in a batch.
+    #[arg(long, default_value_t = 4096)]
+    max_tokens: u32,
+    /// Translate and score as well: fairseq's BLEU, on whitespace tokens with pieces joined.
+    #[arg(long)]
+    bleu: bool,
+    /// Beam of the translation.
+    #[arg(long, default_value_t = 5, requires = "bleu")]
+    beam: usize,
+    /// Print one JSON object per split.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    split: &'a str,
+    sentences: u64,
+    skipped: u64,
+    /// Target tokens, end marks counted.
+    tokens: u64,
+    /// Bits per target token.
+    loss: f64,
+    nll_loss: f64,
+    ppl: f64,
+    /// In nats.
+    gate_entropy: Option<f64>,
+    bleu: Option<f64>,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode> {
+    if !(0.0..1.0).contains(&args.label_smoothing) || args.max_tokens == 0 || args.beam == 0 {
+        bail!("--label-smoothing must be in [0, 1), --max-tokens and --beam above 0");
+    }
+    let ModelFolder { model, source, target, .. } = ModelFolder::load(&args.model, &args.device.open()?)
+        .with_context(|| format!("model {}", args.model.display()))?;
+    let (from, to) = match (&args.source_lang, &args.target_lang) {
+        (Some(from), Some(to)) => (from.clone(), to.clone()),
+        _ => detect_languages(&args.data)?,
+    };
+    let config = TrainConfig {
+        label_smoothing: args.label_smoothing,
+        max_tokens: args.max_tokens,
+        ..TrainConfig::default()
+    };
+    for split in &args.split {
+        let data = ParallelDataset::open(&args.data, split, &from, &to)?;
+        let faults = [
+            dictionary_fault("source", &source, &data.src_vocab),
+            dictionary_fault("target", &target, &data.tgt_vocab),
+        ];
+        let faults: Vec<String> = faults.into_iter().flatten().collect();
+        if !faults.is_empty() {
+            bail!(
+                "{} was not made for {}:\n  {}",
+                args.data.display(),
+                args.model.display(),
+                faults.join("\n  ")
+            );
+        }
+        let found = development_loss(&model, &data, &config)?;
+        let bleu = args.bleu.then(|| BleuValidator::new(&data, args.beam).bleu(&model));
+        let report = Report {
+            split,
+            sentences: found.sentences,
+            skipped: found.skipped,
+            tokens: found.tokens,
+            loss: found.loss,
+            nll_loss: found.nll_loss,
+            ppl: found.ppl,
+            gate_entropy: found.gate_entropy,
+            bleu: bleu.transpose().map_err(anyhow::Error::msg)?,
+        };
+        if args.json {
+            println!("{}", serde_json::to_string(&report)?);
+        } else {
+            print(&report, &args, model.config().experts().count());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(report: &Report<'_>, args: &Args, experts: usize) {
+    let Report { split, sentences, skipped, tokens, loss, nll_loss, ppl, .. } = report;
+    println!("{split}: {sentences} sentence pairs, {tokens} target tokens");
+    if *skipped > 0 {
+        println!("  {skipped} pairs are longer than model.max_positions and are left out");
+    }
+    println!(
+        "  loss {loss:.3} bits/token (label smoothing {}), nll {nll_loss:.3} bits/token, ppl {ppl:.2}",
+        args.label_smoothing
+    );
+    if let Some(entropy) = report.gate_entropy {
+        let most = (experts as f64).ln();
+        println!("  gate entropy {entropy:.3} nats (without favourites: ln {experts} = {most:.3})");
+    }
+    if let Some(bleu) = report.bleu {
+        println!("  BLEU {bleu:.2} (beam {}, whitespace tokens, BPE pieces joined)", args.beam);
+    }
+}

@@ -1,0 +1,121 @@
+//! A new run that begins with the weights of another model.
+
+use std::path::Path;
+
+use mae_data::Vocab;
+use mae_data::bpe::Codes;
+use mae_engine::GroupSet;
+use mae_model::{ModelConfig, Translator, folder, groups};
+
+use crate::checkpoint::TextSide;
+use crate::{Error, Result};
+
+/// Where the gates of a fine-tuned model come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gates {
+    /// From the other model, or there are none in either.
+    Loaded,
+    /// The other model has none: all experts weigh the same at first, so the model computes what it did.
+    Uniform,
+}
+
+/// Fills `model` with the weights in `path`. The dictionaries and codes of the data, `text`, must be those of the
+/// other model; all faults are told at once.
+pub fn load(path: &Path, model: &mut Translator, text: &TextSide) -> Result<Gates> {
+    let config = folder::load_config(path)?;
+    let mut faults = config_faults(&config, model.config());
+    for (side, name, ours) in
+        [("source", folder::SOURCE_DICT, &text.source), ("target", folder::TARGET_DICT, &text.target)]
+    {
+        faults.extend(dictionary_fault(side, &Vocab::load(path.join(name))?, ours));
+    }
+    let codes = path.join(folder::CODES);
+    if let (true, Some(ours)) = (codes.exists(), &text.codes)
+        && Codes::load(&codes)? != *ours
+    {
+        faults.push(format!("the data was segmented with other BPE codes than {}", folder::CODES));
+    }
+    if faults.iter().any(|fault| fault.contains("the data")) {
+        faults.push(format!(
+            "to prepare the data for this model: mae preprocess --srcdict {0}/{1} --tgtdict {0}/{2} --bpe-codes {0}/{3}",
+            path.display(),
+            folder::SOURCE_DICT,
+            folder::TARGET_DICT,
+            folder::CODES
+        ));
+    }
+    if !faults.is_empty() {
+        return Err(Error::Finetune { path: path.to_owned(), faults });
+    }
+    let weights = path.join(folder::WEIGHTS);
+    let is_new = model.config().mixture.system.is_gated() && !config.mixture.system.is_gated();
+    if !is_new {
+        folder::load_weights(&weights, model.params_mut())?;
+        return Ok(Gates::Loaded);
+    }
+    let new = GroupSet::of(&[groups::GATE, groups::STATISTICS]);
+    folder::load_weights_but(&weights, model.params_mut(), new)?;
+    let last_layers: Vec<(String, usize)> = model
+        .params()
+        .named()
+        .filter(|p| p.name.contains(".gate.fc2."))
+        .map(|p| (p.name.to_owned(), p.shape.iter().product()))
+        .collect();
+    for (name, count) in last_layers {
+        model.params_mut().set(&name, &vec![0.0; count])?;
+    }
+    Ok(Gates::Uniform)
+}
+
+/// Keys that decide what parameters there are and what they compute, where they differ.
+fn config_faults(theirs: &ModelConfig, ours: &ModelConfig) -> Vec<String> {
+    let keys = |c: &ModelConfig| {
+        [
+            ("encoder_layers", c.encoder_layers.to_string()),
+            ("decoder_layers", c.decoder_layers.to_string()),
+            ("encoder_embed_dim", c.encoder_embed_dim.to_string()),
+            ("encoder_ffn_embed_dim", c.encoder_ffn_embed_dim.to_string()),
+            ("encoder_attention_heads", c.encoder_attention_heads.to_string()),
+            ("norm", format!("{:?}", c.norm).to_lowercase()),
+            ("share_embeddings", format!("{:?}", c.share_embeddings).to_lowercase()),
+        ]
+    };
+    let gate_keys = |c: &ModelConfig| {
+        [
+            ("mixture.dropped_heads", c.mixture.dropped_heads.to_string()),
+            ("mixture.gate_hidden", c.mixture.gate_hidden.to_string()),
+        ]
+    };
+    let fault = |(key, theirs, ours): (&str, String, String)| {
+        format!("model.{key} is {theirs} there and {ours} here: --set model.{key}={theirs}")
+    };
+    let pairs = |theirs: Vec<(&'static str, String)>, ours: Vec<(&'static str, String)>| {
+        let both = theirs.into_iter().zip(ours);
+        both.filter(|(theirs, ours)| theirs != ours).map(|((key, theirs), (_, ours))| (key, theirs, ours))
+    };
+    let mut faults: Vec<String> = pairs(keys(theirs).into(), keys(ours).into()).map(fault).collect();
+    match (theirs.mixture.system.is_gated(), ours.mixture.system.is_gated()) {
+        (true, true) => faults.extend(pairs(gate_keys(theirs).into(), gate_keys(ours).into()).map(fault)),
+        (true, false) => faults.push(format!(
+            "it has gates, and model.mixture.system = \"{}\" has none: choose --system mae{}",
+            format!("{:?}", ours.mixture.system).to_lowercase(),
+            theirs.encoder_attention_heads - theirs.mixture.dropped_heads
+        )),
+        (false, _) => {}
+    }
+    faults
+}
+
+/// What is wrong if a model's dictionary and that of the data differ.
+pub fn dictionary_fault(side: &str, model: &Vocab, data: &Vocab) -> Option<String> {
+    let (id, theirs, ours) = model.first_difference(data)?;
+    let entry = |symbol: Option<&str>| symbol.map_or("no entry".to_owned(), |symbol| format!("`{symbol}`"));
+    Some(format!(
+        "the {side} dictionaries differ: the model has {} types, the data {}; first at id {id}, where the model has {} \
+         and the data {}",
+        model.len(),
+        data.len(),
+        entry(theirs),
+        entry(ours)
+    ))
+}

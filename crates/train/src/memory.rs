@@ -1,0 +1,103 @@
+//! Whether the largest batch fits into the memory, found out before training and not at update 40,000.
+
+use mae_data::sampler::{BatchBound, BatchSampler};
+use mae_data::{EOS, PackedBatch};
+use serde::Serialize;
+
+use crate::{Error, Learner, Result};
+
+/// What the largest batch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryUse {
+    /// Its source tokens.
+    pub source_tokens: u32,
+    /// Its target tokens.
+    pub target_tokens: u32,
+    /// Bytes held on the device for parameters, gradients, moments and this batch.
+    pub bytes: usize,
+}
+
+/// The first, small trial on a CPU has one token for so many of the largest batch.
+const PART: u32 = 8;
+
+/// Runs the largest batch that `sampler` can make forward and backward, and changes nothing. A GPU that has too little
+/// memory says so. A CPU may be killed for it, so there a small batch is tried first, and what it takes is scaled up
+/// and compared with the `available` bytes.
+pub fn check(
+    learner: &mut Learner,
+    sampler: &BatchSampler,
+    max_tokens: u32,
+    available: Option<u64>,
+) -> Result<MemoryUse> {
+    let bound = sampler.bound();
+    let (source_tokens, target_tokens) = bound.tokens;
+    let device = learner.model.params().device().clone();
+    let fault = |needed: String| Error::Memory { tokens: bound.tokens, needed, max_tokens };
+    if let (false, Some(available)) = (device.is_gpu(), available) {
+        let before = device.memory_held();
+        learner.try_out(&batch(bound, PART))?;
+        let needed = (device.memory_held() - before) as u64 * u64::from(PART);
+        device.trim();
+        if needed > available {
+            return Err(fault(format!("about {}, and {} are available", gib(needed), gib(available))));
+        }
+    }
+    learner.try_out(&batch(bound, 1)).map_err(|error| match error {
+        Error::Engine(error @ mae_engine::Error::Gpu(_)) => fault(format!("more than there is ({error})")),
+        other => other,
+    })?;
+    Ok(MemoryUse { source_tokens, target_tokens, bytes: device.memory_held() })
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64)
+}
+
+/// A batch of as many tokens as `bound` allows, divided by `part`, in sentences that are as long as they come.
+fn batch(bound: BatchBound, part: u32) -> PackedBatch {
+    let share = |tokens: u32| tokens.div_ceil(part) as usize;
+    let (source, target) = (share(bound.tokens.0), share(bound.tokens.1));
+    let sentences = |tokens: usize, longest: u32| tokens.div_ceil(longest.max(1) as usize);
+    let sentences = sentences(source, bound.longest.0).max(sentences(target, bound.longest.1));
+    let sentences = sentences.min(source).min(target).max(1);
+    let starts = |tokens: usize| (0..=sentences).map(|b| (b * tokens / sentences) as u32).collect();
+    PackedBatch {
+        src: vec![EOS; source],
+        src_starts: starts(source),
+        prev: vec![EOS; target],
+        tgt: vec![EOS; target],
+        tgt_starts: starts(target),
+        ids: (0..sentences as u32).collect(),
+    }
+}
+
+/// Bytes of main memory that this process may still take, where the system tells.
+pub fn available() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let number = |path: &str| read(path)?.trim().parse::<u64>().ok();
+    let meminfo = read("/proc/meminfo")?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let machine = 1024 * line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?;
+    // A container may have less.
+    let (limit, used) = (number("/sys/fs/cgroup/memory.max"), number("/sys/fs/cgroup/memory.current"));
+    let container = limit.zip(used).map_or(u64::MAX, |(limit, used)| limit.saturating_sub(used));
+    Some(machine.min(container))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_batch_is_as_large_as_allowed() {
+        let bound = BatchBound { tokens: (100, 70), longest: (30, 9) };
+        let whole = batch(bound, 1);
+        assert_eq!((whole.src_tokens(), whole.tgt_tokens(), whole.sentences()), (100, 70, 8));
+        for starts in [&whole.src_starts, &whole.tgt_starts] {
+            assert!(starts.len() == 9 && starts.windows(2).all(|w| w[0] < w[1]));
+        }
+        assert_eq!(batch(bound, 8).src_tokens(), 13);
+        let tiny = batch(BatchBound { tokens: (1, 1), longest: (1, 1) }, 8);
+        assert_eq!((tiny.src_tokens(), tiny.sentences()), (1, 1));
+    }
+}

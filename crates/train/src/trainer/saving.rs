@@ -1,0 +1,115 @@
+//! Validation, and what is saved after it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Trainer;
+use crate::checkpoint::{self, RunState, Snapshot, TextSide};
+use crate::config::Metric;
+use crate::diagnosis::Diagnosis;
+use crate::log::Event;
+use crate::validate::development_loss;
+use crate::{Error, Result, kept};
+
+impl Trainer<'_> {
+    pub(super) fn validate(
+        &mut self,
+        state: &mut RunState,
+        tell: &mut impl FnMut(Event) -> Result<()>,
+    ) -> Result<()> {
+        let Some(valid) = self.valid else { return Ok(()) };
+        let model = &self.learner.model;
+        let train = &self.config.train;
+        let mut validation = development_loss(model, valid, train)?;
+        if let Some(validator) = &mut self.validator {
+            validation.bleu = Some(validator.bleu(model).map_err(Error::Validator)?);
+        }
+        let (metric, keep) = (train.best_checkpoint_metric, train.keep_best_checkpoints);
+        let value = match metric {
+            Metric::Loss => validation.loss,
+            Metric::Bleu => validation.bleu.unwrap_or(0.0),
+        };
+        let is_best = state.best.is_none_or(|best| metric.cost(value) < metric.cost(best));
+        if is_best {
+            state.best = Some(value);
+            state.stale = 0;
+        } else {
+            state.stale += 1;
+        }
+        let updates = state.counters.updates;
+        validation.is_best = is_best;
+        validation.best = state.best.unwrap_or(value);
+        validation.epoch = state.epoch;
+        validation.num_updates = updates;
+        tell(Event::Valid(validation))?;
+        if !is_best && keep == 0 {
+            return Ok(());
+        }
+        let snapshot = Arc::new(Snapshot::of_model(model));
+        if keep > 0 {
+            let (snapshot, folder, text) = (snapshot.clone(), self.folder.clone(), self.text());
+            self.writer.hand_over(move || {
+                kept::keep_best(&folder, metric, (value, updates), keep, (&snapshot, &text))
+            })?;
+        }
+        if is_best {
+            self.write(snapshot, checkpoint::BEST, state, tell)?;
+        }
+        Ok(())
+    }
+
+    /// Saves all that the run needs to go on.
+    pub(super) fn save(
+        &mut self,
+        state: &RunState,
+        tell: &mut impl FnMut(Event) -> Result<()>,
+    ) -> Result<()> {
+        let snapshot = Arc::new(Snapshot::of_run(&self.learner, state));
+        self.write(snapshot, checkpoint::LAST, state, tell)
+    }
+
+    /// Saves the model under a name of its own, and lets `prune` leave `count` of the kind.
+    pub(super) fn keep(
+        &mut self,
+        name: String,
+        count: usize,
+        prune: fn(&Path, usize) -> Result<()>,
+    ) -> Result<()> {
+        let snapshot = Snapshot::of_model(&self.learner.model);
+        let (folder, text) = (self.folder.clone(), self.text());
+        self.writer.hand_over(move || {
+            snapshot.write(&folder, &name, &text)?;
+            prune(&folder, count)
+        })
+    }
+
+    /// Saves what was there before an update that failed, beside `checkpoint_last`, with what is known about it.
+    pub(super) fn save_before(&mut self, mut diagnosis: Diagnosis, state: RunState) -> Result<Diagnosis> {
+        self.writer.finish()?;
+        let snapshot = Snapshot::of_run(&self.learner, &state);
+        let saved = snapshot.write(&self.folder, checkpoint::NOT_FINITE, &self.text())?;
+        let json = serde_json::to_string(&diagnosis).expect("a diagnosis can always be written as JSON");
+        mae_model::folder::write_aside(&saved.join(checkpoint::DIAGNOSIS), json.as_bytes())?;
+        diagnosis.saved = Some(saved);
+        Ok(diagnosis)
+    }
+
+    /// Has a snapshot written while training goes on.
+    fn write(
+        &mut self,
+        snapshot: Arc<Snapshot>,
+        name: &'static str,
+        state: &RunState,
+        tell: &mut impl FnMut(Event) -> Result<()>,
+    ) -> Result<()> {
+        self.learner.model.params().device().check()?;
+        let (folder, text) = (self.folder.clone(), self.text());
+        self.writer.hand_over(move || snapshot.write(&folder, name, &text).map(|_| ()))?;
+        tell(Event::Saved { folder: self.folder.join(name), num_updates: state.counters.updates })
+    }
+
+    pub(super) fn text(&self) -> TextSide {
+        let (source, target) = (self.train.src_vocab.clone(), self.train.tgt_vocab.clone());
+        TextSide { source, target, codes: self.codes.cloned() }
+    }
+}
