@@ -3,12 +3,14 @@
 mod attention;
 mod best;
 mod lineage;
+mod window;
 
 pub use attention::KvCache;
 pub(crate) use best::ranked;
 pub use best::{Candidate, Constraints, Continuations, continuations};
 pub(crate) use lineage::GpuLineage;
 pub use lineage::{Kept, Lineage, Room, RunningSum};
+pub use window::InputWindow;
 
 use crate::{Ids, Tape, Tensor};
 
