@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::lineage::{Lineage, Room};
+use super::lineage::Lineage;
 use crate::cpu::for_rows;
 use crate::cuda::ops::adaptive::not_built;
-use crate::device::Buffer;
 use crate::{Device, Tape, Tensor, Var};
 
 /// The inputs of the last `window` steps.
@@ -17,18 +16,15 @@ pub struct InputWindow {
 enum Inputs {
     /// One matrix `[rows, D]` per step.
     Host(VecDeque<Tensor>),
-    /// `[window, rows, D]`; step s lies at s modulo the window.
-    Gpu(Buffer),
+    /// Not built yet.
+    Gpu,
 }
 
 impl InputWindow {
-    /// Nothing read yet, for rows of `width` values.
-    pub fn new(device: &Device, room: Room, window: usize, width: usize) -> Self {
+    /// Nothing read yet.
+    pub fn new(device: &Device, window: usize) -> Self {
         assert!(window > 0, "a window holds at least the newest input");
-        let inputs = match device.gpu() {
-            None => Inputs::Host(VecDeque::new()),
-            Some(_) => Inputs::Gpu(device.scratch(window.min(room.steps) * room.rows * width)),
-        };
+        let inputs = if device.is_gpu() { Inputs::Gpu } else { Inputs::Host(VecDeque::new()) };
         Self { window, inputs }
     }
 
@@ -48,7 +44,7 @@ impl Tape<'_> {
         let mut mean = self.device().scratch(x.rows() * cols);
         let window = inputs.window;
         match &mut inputs.inputs {
-            Inputs::Gpu(_) => {
+            Inputs::Gpu => {
                 not_built(&self.gpu().expect("the window lies on a GPU"), "gates over a window in search");
             }
             Inputs::Host(steps) => {
@@ -83,6 +79,7 @@ impl Tape<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::decode::Room;
     use crate::{ParamsBuilder, Segments};
 
     /// Step by step, with hypotheses that change places, as the running mean of the whole.
@@ -97,7 +94,7 @@ mod tests {
             let whole = Segments::from_host(&device, &[0, 7]);
             let want = tape.running_mean(&x, &whole, Some(window)).tensor().to_host();
             let room = Room { rows: 2, steps: 7 };
-            let mut inputs = InputWindow::new(&device, room, window, 1);
+            let mut inputs = InputWindow::new(&device, window);
             let mut lineage = Lineage::new(&device, room, 2);
             let mut place = 1;
             for step in 0..7 {
