@@ -9,6 +9,7 @@
 //! | [`pairs`] | two sides with their vocabularies: a binarised folder, or lines in memory |
 //! | [`sampler`] | which sentences make a batch, from (seed, epoch) alone |
 //! | [`batch`] | packed batches: ids end to end, no padding |
+//! | [`blocks`] | one stream cut into blocks, for language models |
 //! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for English and German |
 //! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
 //! | [`error`] | what can go wrong, with the place and the remedy |
@@ -17,6 +18,7 @@
 
 mod aside;
 pub mod batch;
+pub mod blocks;
 pub mod bpe;
 pub mod dataset;
 mod decompress;
@@ -29,6 +31,7 @@ pub mod sampler;
 pub mod vocab;
 
 pub use batch::PackedBatch;
+pub use blocks::{BlockOptions, Blocks, BreakMode};
 pub use bpe::Bpe;
 pub use dataset::{DatasetWriter, IndexedDataset};
 pub use error::{Error, Result};

@@ -123,7 +123,7 @@ impl Snapshot {
     }
 
     /// The same of a language model.
-    pub fn of_language_model(model: &LanguageModel) -> Self {
+    pub fn of_lm(model: &LanguageModel) -> Self {
         Self::new(Task::LanguageModeling, model.config(), model.params())
     }
 
@@ -139,7 +139,7 @@ impl Snapshot {
     }
 
     /// Writes the folder of a language model, each file aside and then renamed.
-    pub fn save_language_model(&self, folder: &Path, dict: &Vocab, codes: Option<&Codes>) -> Result<()> {
+    pub fn save_lm(&self, folder: &Path, dict: &Vocab, codes: Option<&Codes>) -> Result<()> {
         self.write(folder, &[(DICT, dict)], codes)
     }
 

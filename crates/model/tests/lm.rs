@@ -10,7 +10,7 @@ use mae_engine::{Device, Rng, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{Mixture, System};
 use mae_model::folder::{self, ModelFolder, Task};
-use mae_model::lm::{LanguageModelFolder, LmBatch};
+use mae_model::lm::{LmBatch, LmFolder};
 use mae_model::{ExpertMode, LanguageModel, LmConfig, ModelConfig, Translator, groups};
 
 const TYPES: usize = 37;
@@ -234,10 +234,10 @@ fn vocab(types: usize) -> Arc<Vocab> {
 fn a_folder_comes_back_bit_for_bit() {
     for config in [tiny(System::Mae), plain(tiny(System::Base)), untied(tiny(System::Uniform))] {
         let place = tempfile::tempdir().unwrap();
-        let before = LanguageModelFolder { model: new(&config, 8), dictionary: vocab(TYPES), codes: None };
+        let before = LmFolder { model: new(&config, 8), dictionary: vocab(TYPES), codes: None };
         before.save(place.path()).unwrap();
         assert_eq!(folder::task(place.path()).unwrap(), Task::LanguageModeling);
-        let after = LanguageModelFolder::load(place.path(), &Device::cpu()).unwrap();
+        let after = LmFolder::load(place.path(), &Device::cpu()).unwrap();
         assert_eq!(after.model.config(), &config);
         assert_eq!((after.dictionary, after.codes), (before.dictionary, None));
         assert_eq!(after.model.params().snapshot(), before.model.params().snapshot());
@@ -248,7 +248,7 @@ fn a_folder_comes_back_bit_for_bit() {
 fn the_two_kinds_of_models_are_told_apart() {
     let place = tempfile::tempdir().unwrap();
     let model = new(&tiny(System::Base), 9);
-    LanguageModelFolder { model, dictionary: vocab(TYPES), codes: None }.save(place.path()).unwrap();
+    LmFolder { model, dictionary: vocab(TYPES), codes: None }.save(place.path()).unwrap();
     let error = ModelFolder::load(place.path(), &Device::cpu()).err().unwrap().to_string();
     assert!(error.contains("the folder of a language model; a translation model is needed"), "{error}");
     assert!(error.contains(folder::CONFIG), "{error}");
@@ -256,6 +256,6 @@ fn the_two_kinds_of_models_are_told_apart() {
     (config.encoder_embed_dim, config.encoder_ffn_embed_dim) = (8, 8);
     let model = Translator::new(&config, [9, 9], &Device::cpu(), 1).unwrap();
     folder::save(place.path(), &model, &vocab(9), &vocab(9), None).unwrap();
-    let error = LanguageModelFolder::load(place.path(), &Device::cpu()).err().unwrap().to_string();
+    let error = LmFolder::load(place.path(), &Device::cpu()).err().unwrap().to_string();
     assert!(error.contains("the folder of a translation model; a language model is needed"), "{error}");
 }

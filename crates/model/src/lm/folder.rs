@@ -16,7 +16,7 @@ use crate::folder::{self, Snapshot, Task, WEIGHTS};
 pub const DICT: &str = "dict.txt";
 
 /// A language model with what it needs to read and write text.
-pub struct LanguageModelFolder {
+pub struct LmFolder {
     /// The model.
     pub model: LanguageModel,
     /// The dictionary.
@@ -25,7 +25,7 @@ pub struct LanguageModelFolder {
     pub codes: Option<Codes>,
 }
 
-impl LanguageModelFolder {
+impl LmFolder {
     /// Loads a folder; anything missing, extra or of another shape is refused by name.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
         let config = load_config(folder)?;
@@ -37,11 +37,7 @@ impl LanguageModelFolder {
 
     /// Writes all files into `folder`, which is made if need be.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        Snapshot::of_language_model(&self.model).save_language_model(
-            folder,
-            &self.dictionary,
-            self.codes.as_ref(),
-        )
+        Snapshot::of_lm(&self.model).save_lm(folder, &self.dictionary, self.codes.as_ref())
     }
 }
 

@@ -23,7 +23,7 @@ use crate::attention::Pass;
 use crate::stack::Stack;
 use crate::{Error, Result, groups, init};
 pub use config::LmConfig;
-pub use folder::LanguageModelFolder;
+pub use folder::LmFolder;
 pub use stepping::LmState;
 use words::Words;
 
