@@ -1,15 +1,16 @@
-"""What the oracle tools share: random weights that leave nothing trivial, and safetensors files with fixed bytes."""
+"""What the oracle tools share: random weights that leave nothing trivial, given draws, and safetensors files with fixed bytes."""
 from __future__ import annotations
 
 import json
 import math
 import struct
+from contextlib import contextmanager
 from itertools import combinations
 
 import numpy as np
 import torch
 
-from mae_oracle import Translator
+from mae_oracle import Attention, Translator
 
 DTYPES = {np.dtype("<f8"): "F64", np.dtype("<f4"): "F32", np.dtype("<i4"): "I32"}
 
@@ -78,3 +79,65 @@ def write_safetensors(path, tensors: dict[str, np.ndarray], metadata: dict[str, 
     with open(path, "wb") as f:
         f.write(blob)
     return len(blob)
+
+
+@contextmanager
+def drawing(model, choose):
+    """Draws come from `choose(attention, gates)`, which sees the gate rows without padding, in packed order."""
+    current = {}
+
+    def before(name):
+        return lambda module, args: current.update(name=name, mask=args[1], whole=args[5])
+
+    def multinomial(gates, count):
+        assert count == 1
+        mask = current["mask"]
+        real = torch.ones(len(mask), dtype=torch.bool) if current["whole"] else mask.reshape(-1)
+        assert len(real) == len(gates)
+        out = torch.zeros(len(gates), 1, dtype=torch.long)
+        out[real, 0] = torch.from_numpy(choose(current["name"], gates[real].numpy()).astype(np.int64))
+        return out
+
+    hooks = [m.register_forward_pre_hook(before(n)) for n, m in model.named_modules() if isinstance(m, Attention)]
+    original, torch.multinomial = torch.multinomial, multinomial
+    try:
+        yield
+    finally:
+        torch.multinomial = original
+        for hook in hooks:
+            hook.remove()
+
+
+def drawn(rng: np.random.Generator, store: dict, prefix: str):
+    """One expert per gate row, drawn from the gate by inverting its distribution function, and written down."""
+
+    def choose(name, gates):
+        below = np.cumsum(gates.astype(np.float64), 1) < rng.random((len(gates), 1))
+        store[prefix + name] = np.minimum(below.sum(1), gates.shape[1] - 1).astype("<i4")
+        return store[prefix + name]
+
+    return choose
+
+
+def again(store: dict, prefix: str):
+    return lambda name, gates: store[prefix + name]
+
+
+def gradients(model, loss, free):
+    names = [n for n, _ in free]
+    return dict(zip(names, torch.autograd.grad(loss, [p for _, p in free])))
+
+
+def split(model):
+    gate = [(n, p) for n, p in model.named_parameters() if ".gate." in n]
+    rest = [(n, p) for n, p in model.named_parameters() if ".gate." not in n]
+    return gate, rest
+
+
+def stored(key: str, value: np.ndarray) -> np.ndarray:
+    """Losses stay float64, all else that is not an integer becomes float32."""
+    if value.dtype.kind == "i":
+        return value
+    if key.endswith(("loss", "losses", ".nll")):
+        return np.atleast_1d(value).astype("<f8")
+    return value.astype("<f4")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from common import float64, stir, weights, write_safetensors
+from common import again, drawn, drawing, float64, gradients, split, stir, stored, weights, write_safetensors
 from mae_oracle import EOS, PAD, Attention, Config, Translator, smoothed_loss
 
 EPS = 0.1
@@ -60,63 +59,10 @@ class Batch:
         }
 
 
-@contextmanager
-def drawing(model: Translator, choose):
-    """Draws come from `choose(attention, gates)`, which sees the gate rows without padding, in packed order."""
-    current = {}
-
-    def before(name):
-        return lambda module, args: current.update(name=name, mask=args[1], whole=args[5])
-
-    def multinomial(gates, count):
-        assert count == 1
-        mask = current["mask"]
-        real = torch.ones(len(mask), dtype=torch.bool) if current["whole"] else mask.reshape(-1)
-        assert len(real) == len(gates)
-        out = torch.zeros(len(gates), 1, dtype=torch.long)
-        out[real, 0] = torch.from_numpy(choose(current["name"], gates[real].numpy()).astype(np.int64))
-        return out
-
-    hooks = [m.register_forward_pre_hook(before(n)) for n, m in model.named_modules() if isinstance(m, Attention)]
-    original, torch.multinomial = torch.multinomial, multinomial
-    try:
-        yield
-    finally:
-        torch.multinomial = original
-        for hook in hooks:
-            hook.remove()
-
-
-def drawn(rng: np.random.Generator, store: dict, prefix: str):
-    """One expert per gate row, drawn from the gate by inverting its distribution function, and written down."""
-
-    def choose(name, gates):
-        below = np.cumsum(gates.astype(np.float64), 1) < rng.random((len(gates), 1))
-        store[prefix + name] = np.minimum(below.sum(1), gates.shape[1] - 1).astype("<i4")
-        return store[prefix + name]
-
-    return choose
-
-
-def again(store: dict, prefix: str):
-    return lambda name, gates: store[prefix + name]
-
-
 def loss_of(model, batch, mode, choose=None):
     with drawing(model, choose):
         logits = model(batch.src, batch.prev, mode)
     return *smoothed_loss(logits, batch.tgt, EPS), logits[batch.real]
-
-
-def gradients(model, loss, free):
-    names = [n for n, _ in free]
-    return dict(zip(names, torch.autograd.grad(loss, [p for _, p in free])))
-
-
-def split(model):
-    gate = [(n, p) for n, p in model.named_parameters() if ".gate." in n]
-    rest = [(n, p) for n, p in model.named_parameters() if ".gate." not in n]
-    return gate, rest
 
 
 def steps_of(c: Config):
@@ -191,15 +137,6 @@ def make(name: str, dtype=torch.float64, replay=None):
     train(copy.deepcopy(model), batch, train_rng, out, replay)
     out = {k: v.detach().numpy().copy() if torch.is_tensor(v) else v for k, v in out.items()}
     return model, batch, out
-
-
-def stored(key: str, value: np.ndarray) -> np.ndarray:
-    """Losses stay float64, all else that is not an integer becomes float32."""
-    if value.dtype.kind == "i":
-        return value
-    if key.endswith(("loss", "losses", ".nll")):
-        return np.atleast_1d(value).astype("<f8")
-    return value.astype("<f4")
 
 
 def metadata(name: str) -> dict[str, str]:

@@ -3,7 +3,8 @@
 use crate::pairs::{ParallelDataset, Sentences};
 use crate::vocab::EOS;
 
-/// A batch of sentence pairs, or of sources alone (then `prev` and `tgt` are empty).
+/// A batch of sentence pairs, of sources alone (then `prev` and `tgt` are empty), or of blocks for a language model (then
+/// `src` is empty).
 ///
 /// Sentence `b` has the source ids `src[src_starts[b]..src_starts[b + 1]]`, and likewise for `prev` and `tgt`,
 /// which share `tgt_starts`.

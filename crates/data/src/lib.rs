@@ -10,6 +10,7 @@
 //! | [`sampler`] | which sentences make a batch, from (seed, epoch) alone |
 //! | `frozen`, `mersenne` | fairseq's batches in fairseq's order, with numpy's random numbers |
 //! | [`batch`] | packed batches: ids end to end, no padding |
+//! | [`blocks`] | one stream cut into blocks, for language models |
 //! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for English and German |
 //! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
 //! | [`error`] | what can go wrong, with the place and the remedy |
@@ -18,6 +19,7 @@
 
 mod aside;
 pub mod batch;
+pub mod blocks;
 pub mod bpe;
 pub mod dataset;
 mod decompress;
@@ -32,6 +34,7 @@ pub mod sampler;
 pub mod vocab;
 
 pub use batch::PackedBatch;
+pub use blocks::{BlockOptions, Blocks, BreakMode};
 pub use bpe::Bpe;
 pub use dataset::{DatasetWriter, IndexedDataset};
 pub use error::{Error, Result};

@@ -8,7 +8,7 @@
 //! | [`tape`] | reverse mode: one node per op, gradients only where a free parameter needs them |
 //! | [`rng`] | Philox, keyed by (seed, step, op): masks are recomputed, never stored |
 //! | `ops` | one file or folder per op; each is a method of [`Tape`], with its formula, shapes and backward |
-//! | [`optim`] | Adam, SGD, norms and scaling over flat buffers |
+//! | [`optim`] | Adam, NAG, SGD, norms and scaling over flat buffers |
 //! | `cpu` | what CPU code shares: matrix products, row loops, vectorised exp |
 //! | [`cuda`] | GPUs: libraries found at run time, kernels, products, captured graphs, the GPU's side of every op |
 //! | [`gradcheck`] | finite differences, used by the tests of every op |

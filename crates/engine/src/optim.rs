@@ -3,6 +3,9 @@
 //! A step whose loss or gradient norm is not a number changes nothing: [`StepNumbers`] notes the failure, and the
 //! optimisers look there first. So a GPU can be asked for the next step before anybody has seen the loss of this one.
 
+mod nag;
+
+pub use nag::{Nag, Velocity};
 use rayon::prelude::*;
 
 use crate::Result;

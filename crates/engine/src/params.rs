@@ -142,6 +142,12 @@ impl ParamsBuilder {
         id
     }
 
+    /// Number of values in the parameters of `groups` declared so far.
+    pub fn count(&self, groups: GroupSet) -> usize {
+        let blocks = self.layout.blocks.iter().filter(|block| groups.contains(block.group));
+        blocks.map(|block| block.rows * block.cols).sum()
+    }
+
     /// Allocates all declared parameters, zero.
     pub fn finish(self, device: &Device) -> Params {
         let buffers: Vec<Buffer> = self.layout.group_len.iter().map(|&len| device.zeros(len)).collect();

@@ -158,6 +158,10 @@ impl Ids {
         self.max
     }
 
+    pub(crate) fn is_on_gpu(&self) -> bool {
+        matches!(self.data, IdData::Gpu(_))
+    }
+
     pub(crate) fn values(&self) -> &[u32] {
         match &self.data {
             IdData::Host(data) => data,

@@ -8,9 +8,10 @@ use mae_engine::ops::linear::Activation;
 use mae_engine::ops::mixture::{HeadMix, Pick};
 use mae_engine::{Ids, ParamId, ParamsBuilder, Segments, Tape, Tensor, Var};
 
-use crate::config::{CrossGate, DecoderGate, ModelConfig, SamplingUnit, System};
+use crate::config::{CrossGate, DecoderGate, SamplingUnit, System};
 use crate::gate::Gate;
 use crate::groups::{ATTENTION_OUTPUT, REST};
+use crate::stack::StackConfig;
 
 /// How experts combine in a pass.
 #[derive(Clone, Debug)]
@@ -72,8 +73,8 @@ pub enum Kind {
 enum GateInput {
     /// The mean of the queries' sentence.
     Sentence,
-    /// The running mean of the queries.
-    Running,
+    /// The running mean of the queries, of all or of the last few.
+    Running(Option<usize>),
     /// The mean of the source sentence.
     Source,
 }
@@ -112,10 +113,10 @@ impl MixtureAttention {
         params: &mut ParamsBuilder,
         name: &str,
         kind: Kind,
-        config: &ModelConfig,
+        config: &StackConfig<'_>,
         experts: &Tensor,
     ) -> Self {
-        let width = config.encoder_embed_dim;
+        let width = config.width;
         let mut project = |parts: &[&str], group| {
             let weights =
                 parts.iter().map(|p| (format!("{name}.{p}_proj.weight"), vec![width, width])).collect();
@@ -127,12 +128,13 @@ impl MixtureAttention {
             Kind::Cross => Projections::Apart { q: project(&["q"], REST), kv: project(&["k", "v"], REST) },
         };
         let out = project(&["out"], ATTENTION_OUTPUT);
-        let mixture = &config.mixture;
+        let mixture = config.mixture;
+        let window = (mixture.gate_window > 0).then_some(mixture.gate_window);
         let input = match (kind, mixture.cross_gate, mixture.decoder_gate) {
             (Kind::Encoder, _, _) => GateInput::Sentence,
             (Kind::Cross, CrossGate::Source, _) => GateInput::Source,
             (_, _, DecoderGate::Whole) => GateInput::Sentence,
-            (_, _, DecoderGate::Causal) => GateInput::Running,
+            (_, _, DecoderGate::Causal) => GateInput::Running(window),
         };
         let gated = mixture.system.is_gated();
         let mixing = (mixture.system != System::Base).then(|| Mixing {
@@ -141,7 +143,7 @@ impl MixtureAttention {
             unit: mixture.sampling_unit,
             experts: experts.clone(),
         });
-        let (heads, dropout) = (config.encoder_attention_heads, config.attention_dropout);
+        let (heads, dropout) = (config.heads, config.attention_dropout);
         Self { name: name.into(), kind, heads, dropout, projections, out, mixing }
     }
 
@@ -189,7 +191,11 @@ impl MixtureAttention {
             (GateInput::Source, Some((memory, keys))) => (source(memory), keys),
             _ => (source(x), rows),
         };
-        let per_row = mixing.input == GateInput::Running;
+        let window = match mixing.input {
+            GateInput::Running(window) => Some(window),
+            GateInput::Sentence | GateInput::Source => None,
+        };
+        let per_row = window.is_some();
         let drawn = match pass.mode {
             ExpertMode::Random(draws) => Some(self.drawn(pass.tape, mixing, draws, rows.count())),
             _ => None,
@@ -201,10 +207,9 @@ impl MixtureAttention {
         let mix = if mixing.gate.is_none() {
             self.mix(pass, mixing, None, gate_rows, per_row.then_some(segments))
         } else {
-            let pooled = if per_row {
-                pass.tape.running_mean(&read, segments, None)
-            } else {
-                pass.tape.segment_mean(&read, segments)
+            let pooled = match window {
+                Some(window) => pass.tape.running_mean(&read, segments, window),
+                None => pass.tape.segment_mean(&read, segments),
             };
             self.mix(pass, mixing, Some(&pooled), gate_rows, per_row.then_some(segments))
         };

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::experts::Experts;
+use crate::stack::{Side, StackConfig};
 use crate::{Error, Result};
 
 /// Sizes and choices of a translation model. Key names are fairseq's where the meaning is the same; encoder and
@@ -97,6 +98,9 @@ pub struct Mixture {
     /// What the gate of decoder self-attention reads.
     #[serde(default)]
     pub decoder_gate: DecoderGate,
+    /// How many inputs, the newest ones, the running mean of causal gates is over; 0: all.
+    #[serde(default)]
+    pub gate_window: usize,
     /// What the gate of cross-attention reads.
     #[serde(default)]
     pub cross_gate: CrossGate,
@@ -125,6 +129,7 @@ impl Default for Mixture {
             gate_hidden: gate_hidden(),
             gate_dropout: gate_dropout(),
             decoder_gate: DecoderGate::default(),
+            gate_window: 0,
             cross_gate: CrossGate::default(),
             sampling_unit: SamplingUnit::default(),
         }
@@ -232,6 +237,23 @@ impl ModelConfig {
         Experts { heads: self.encoder_attention_heads, dropped: self.mixture.dropped_heads }
     }
 
+    /// What one of the stacks is made of.
+    pub fn stack(&self, side: Side) -> StackConfig<'_> {
+        StackConfig {
+            side,
+            layers: if side == Side::Encoder { self.encoder_layers } else { self.decoder_layers },
+            width: self.encoder_embed_dim,
+            inner: self.encoder_ffn_embed_dim,
+            heads: self.encoder_attention_heads,
+            dropout: self.dropout,
+            attention_dropout: self.attention_dropout,
+            activation_dropout: self.activation_dropout,
+            norm: self.norm,
+            final_norm: true,
+            mixture: &self.mixture,
+        }
+    }
+
     /// All faults at once.
     pub fn check(&self) -> Result<()> {
         let mut faults = Vec::new();
@@ -240,38 +262,10 @@ impl ModelConfig {
                 faults.push(fault);
             }
         };
-        let (width, heads) = (self.encoder_embed_dim, self.encoder_attention_heads);
-        require(
-            width > 0 && width.is_multiple_of(2),
-            format!("encoder_embed_dim = {width} must be even and above 0"),
-        );
-        let divides = heads > 0 && width.is_multiple_of(heads);
-        require(
-            divides,
-            format!("encoder_attention_heads = {heads} must divide encoder_embed_dim = {width}"),
-        );
-        require(self.encoder_ffn_embed_dim > 0, "encoder_ffn_embed_dim must be above 0".into());
         let layers = self.encoder_layers > 0 && self.decoder_layers > 0;
         require(layers, "encoder_layers and decoder_layers must be above 0".into());
         require(self.max_positions > 1, "max_positions must be above 1".into());
-        for (key, p) in [
-            ("dropout", self.dropout),
-            ("attention_dropout", self.attention_dropout),
-            ("activation_dropout", self.activation_dropout),
-            ("mixture.gate_dropout", self.mixture.gate_dropout),
-        ] {
-            require((0.0..1.0).contains(&p), format!("{key} = {p} must be at least 0 and below 1"));
-        }
-        let t = self.mixture.dropped_heads;
-        if self.mixture.system != System::Base {
-            require(
-                t > 0 && t < heads,
-                format!("mixture.dropped_heads = {t} must be between 1 and {heads} - 1"),
-            );
-        }
-        if self.mixture.system.is_gated() {
-            require(self.mixture.gate_hidden > 0, "mixture.gate_hidden must be above 0".into());
-        }
+        self.stack(Side::Encoder).check("encoder", &mut require);
         if faults.is_empty() { Ok(()) } else { Err(Error::Config(faults)) }
     }
 }

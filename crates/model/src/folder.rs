@@ -9,9 +9,12 @@ use mae_data::Vocab;
 use mae_data::bpe::Codes;
 use mae_engine::{Device, GroupSet, Params};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ModelConfig, Sharing};
+use crate::lm::LanguageModel;
+use crate::lm::folder::DICT;
 use crate::translator::Translator;
 use crate::{Error, Result};
 
@@ -28,11 +31,41 @@ pub const CODES: &str = "bpe.codes";
 /// The format this version reads and writes.
 pub const FORMAT: u32 = 1;
 
+/// What a model is for; fairseq's names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// A [`Translator`].
+    #[default]
+    Translation,
+    /// A [`LanguageModel`].
+    LanguageModeling,
+}
+
+impl std::fmt::Display for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Translation => "translation model",
+            Self::LanguageModeling => "language model",
+        })
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ConfigFile {
+struct ConfigFile<M> {
     format: u32,
-    model: ModelConfig,
+    #[serde(default)]
+    task: Task,
+    model: M,
+}
+
+/// What must be known before `[model]` can be read.
+#[derive(Deserialize)]
+struct Header {
+    format: u32,
+    #[serde(default)]
+    task: Task,
 }
 
 /// A model with what it needs to read and write text.
@@ -56,9 +89,7 @@ impl ModelFolder {
         check_sharing(&config, &source, &target)?;
         let mut model = Translator::zeroed(&config, [source.len(), target.len()], device)?;
         load_weights(&folder.join(WEIGHTS), model.params_mut())?;
-        let path = folder.join(CODES);
-        let codes = if path.exists() { Some(Codes::load(&path)?) } else { None };
-        Ok(Self { model, source, target, codes })
+        Ok(Self { model, source, target, codes: load_codes(folder)? })
     }
 
     /// Writes all files into `folder`, which is made if need be.
@@ -80,25 +111,45 @@ pub fn save(
 
 /// A model's sizes and parameters on the host: what is left to do is writing, which another thread can.
 pub struct Snapshot {
-    config: ModelConfig,
+    /// The text of `config.toml`.
+    config: String,
     tensors: Vec<(String, Vec<usize>, Vec<f32>)>,
 }
 
 impl Snapshot {
     /// The model as it is now; waits for its device.
     pub fn of(model: &Translator) -> Self {
-        Self { config: model.config().clone(), tensors: model.params().snapshot() }
+        Self::new(Task::Translation, model.config(), model.params())
+    }
+
+    /// The same of a language model.
+    pub fn of_lm(model: &LanguageModel) -> Self {
+        Self::new(Task::LanguageModeling, model.config(), model.params())
+    }
+
+    fn new(task: Task, model: &impl Serialize, params: &Params) -> Self {
+        let config = toml::to_string(&ConfigFile { format: FORMAT, task, model });
+        let config = config.expect("a model configuration can always be written as TOML");
+        Self { config, tensors: params.snapshot() }
     }
 
     /// Writes a model folder, each file aside and then renamed.
     pub fn save(&self, folder: &Path, source: &Vocab, target: &Vocab, codes: Option<&Codes>) -> Result<()> {
+        self.write(folder, &[(SOURCE_DICT, source), (TARGET_DICT, target)], codes)
+    }
+
+    /// Writes the folder of a language model, each file aside and then renamed.
+    pub fn save_lm(&self, folder: &Path, dict: &Vocab, codes: Option<&Codes>) -> Result<()> {
+        self.write(folder, &[(DICT, dict)], codes)
+    }
+
+    fn write(&self, folder: &Path, dicts: &[(&str, &Vocab)], codes: Option<&Codes>) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
         write_tensors(&folder.join(WEIGHTS), &self.tensors, BTreeMap::new())?;
-        let config = ConfigFile { format: FORMAT, model: self.config.clone() };
-        let text = toml::to_string(&config).expect("a model configuration can always be written as TOML");
-        write_aside(&folder.join(CONFIG), text.as_bytes())?;
-        source.save(folder.join(SOURCE_DICT))?;
-        target.save(folder.join(TARGET_DICT))?;
+        write_aside(&folder.join(CONFIG), self.config.as_bytes())?;
+        for (name, dict) in dicts {
+            dict.save(folder.join(name))?;
+        }
         if let Some(codes) = codes {
             codes.save(folder.join(CODES))?;
         }
@@ -116,20 +167,47 @@ pub fn check_sharing(config: &ModelConfig, source: &Vocab, target: &Vocab) -> Re
     Ok(())
 }
 
-/// Reads `config.toml`.
+/// Reads `config.toml` of a translation model.
 pub fn load_config(folder: &Path) -> Result<ModelConfig> {
+    let config: ModelConfig = read_config(folder, Task::Translation)?;
+    config.check()?;
+    Ok(config)
+}
+
+/// What the model in `folder` is for.
+pub fn task(folder: &Path) -> Result<Task> {
+    let path = folder.join(CONFIG);
+    let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+    Ok(header(&path, &text)?.task)
+}
+
+/// Reads `[model]` of a `config.toml` that must be for `wanted`.
+pub(crate) fn read_config<M: DeserializeOwned>(folder: &Path, wanted: Task) -> Result<M> {
     let path = folder.join(CONFIG);
     let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
     let parse = |message: String| Error::Parse { path: path.clone(), message };
-    let file: ConfigFile = toml::from_str(&text).map_err(|e| parse(e.to_string()))?;
-    if file.format != FORMAT {
-        return Err(parse(format!(
-            "format = {} is not known; this program reads format {FORMAT}",
-            file.format
-        )));
+    let Header { task, .. } = header(&path, &text)?;
+    if task != wanted {
+        return Err(parse(format!("this is the folder of a {task}; a {wanted} is needed here")));
     }
-    file.model.check()?;
+    let file: ConfigFile<M> = toml::from_str(&text).map_err(|e| parse(e.to_string()))?;
     Ok(file.model)
+}
+
+fn header(path: &Path, text: &str) -> Result<Header> {
+    let parse = |message: String| Error::Parse { path: path.to_owned(), message };
+    let header: Header = toml::from_str(text).map_err(|e| parse(e.to_string()))?;
+    if header.format != FORMAT {
+        let message = format!("format = {} is not known; this program reads format {FORMAT}", header.format);
+        return Err(parse(message));
+    }
+    Ok(header)
+}
+
+/// The BPE codes of a model folder, if it has any.
+pub(crate) fn load_codes(folder: &Path) -> Result<Option<Codes>> {
+    let path = folder.join(CODES);
+    Ok(if path.exists() { Some(Codes::load(&path)?) } else { None })
 }
 
 /// Sets all parameters from a file; refuses, naming the key, anything missing, extra or of another shape.

@@ -4,8 +4,8 @@ use mae_engine::ops::batch_norm::BatchNorm;
 use mae_engine::ops::mixture::{GateNetwork, HeadMix, Pick};
 use mae_engine::{ParamsBuilder, Tape, Tensor, Var};
 
-use crate::config::ModelConfig;
 use crate::groups::{GATE, STATISTICS};
+use crate::stack::StackConfig;
 
 /// The gate of one attention.
 #[derive(Clone, Debug)]
@@ -16,9 +16,8 @@ pub struct Gate {
 
 impl Gate {
     /// Declares the parameters `<name>.{norm,fc1,fc2}.*`.
-    pub fn declare(params: &mut ParamsBuilder, name: &str, config: &ModelConfig) -> Self {
-        let (width, hidden, experts) =
-            (config.encoder_embed_dim, config.mixture.gate_hidden, config.experts().count());
+    pub fn declare(params: &mut ParamsBuilder, name: &str, config: &StackConfig<'_>) -> Self {
+        let (width, hidden, experts) = (config.width, config.mixture.gate_hidden, config.experts().count());
         let norm = BatchNorm {
             weight: params.vector(format!("{name}.norm.weight"), width, GATE),
             bias: params.vector(format!("{name}.norm.bias"), width, GATE),

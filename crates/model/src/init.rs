@@ -24,10 +24,12 @@ fn values(name: &str, shape: &[usize], fan_in: usize, stream: Stream) -> Vec<f32
     // Xavier: √(6/(fan_in + fan_out)).
     let xavier = |gain: f32| gain * (6.0 / (shape[0] + shape[shape.len() - 1]) as f32).sqrt();
     let torch_default = 1.0 / (fan_in as f32).sqrt();
-    if is("embed_tokens.weight") || is("embed_out") {
+    // Tables of adaptive inputs; `.1.weight` are their projections.
+    let is_band = name.contains("embed_tokens.embeddings.") && is(".0.weight");
+    if is("embed_tokens.weight") || is("embed_out") || is_band {
         let deviation = (shape[1] as f32).powf(-0.5);
         let mut values: Vec<f32> = (0..count).map(|i| deviation * stream.normal(i as u32, 0)).collect();
-        if is("embed_tokens.weight") {
+        if is("embed_tokens.weight") || is("embeddings.0.0.weight") {
             values[PAD as usize * shape[1]..][..shape[1]].fill(0.0);
         }
         values

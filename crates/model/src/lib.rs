@@ -1,4 +1,4 @@
-//! fairseq v0.9's encoder-decoder transformer with mixture attention, its parameters and its files.
+//! fairseq v0.9's transformers with mixture attention, for translation and language modelling: parameters and files.
 //!
 //! | room | what is in it |
 //! |---|---|
@@ -9,8 +9,9 @@
 //! | [`gate`] | pooled input → batch norm → linear → tanh → linear: logits over experts |
 //! | [`attention`] | multi-head attention whose heads are weighted by a gate's mixture or by one drawn expert |
 //! | [`stack`] | layers of attention and feed-forward sublayers, post-norm or pre-norm |
-//! | [`translator`] | the model: training pass, loss |
+//! | [`translator`] | the translation model: training pass, loss |
 //! | [`stepping`] | the decoder one token at a time, with cached keys, values and gate sums |
+//! | [`lm`] | the language model, with a vocabulary cut into bands; its configuration, stepping and folder |
 //! | [`average`] | the mean of several checkpoints |
 //! | [`folder`] | `model.safetensors`, `config.toml` and dictionaries: the format that outsiders can write |
 
@@ -23,6 +24,7 @@ pub mod folder;
 pub mod gate;
 pub mod groups;
 pub mod init;
+pub mod lm;
 pub mod stack;
 pub mod stepping;
 pub mod translator;
@@ -30,5 +32,6 @@ pub mod translator;
 pub use attention::{Draws, ExpertMode, SearchRoom};
 pub use config::ModelConfig;
 pub use error::{Error, Result};
+pub use lm::{LanguageModel, LmConfig};
 pub use stepping::DecoderState;
 pub use translator::{BatchShape, DeviceBatch, Probe, Translator};

@@ -1,15 +1,16 @@
 //! A stack of sublayers: attention and feed-forward, each followed by dropout, the residual sum and a norm.
 //!
-//! Post-norm: `x ← norm_i(x + drop(f_i(x)))`. Pre-norm: `x ← x + drop(f_i(norm_i(x)))` and one norm at the end. Both
-//! are one loop: between sublayers runs a pair (stream, input of the next sublayer); the op that follows a sublayer
-//! adds to the stream and norms the sum with the norm that comes next in that order.
+//! Post-norm: `x ← norm_i(x + drop(f_i(x)))`. Pre-norm: `x ← x + drop(f_i(norm_i(x)))` and, unless it is left out, one
+//! norm at the end. Both are one loop: between sublayers runs a pair (stream, input of the next sublayer); the op that
+//! follows a sublayer adds to the stream and norms the sum with the norm that comes next in that order.
 
 use mae_engine::ops::linear::Activation;
 use mae_engine::ops::residual_norm::LayerNorm;
 use mae_engine::{Device, ParamId, ParamsBuilder, Segments, Tape, Tensor, Var};
 
 use crate::attention::{AttentionState, Kind, MixtureAttention, Pass, SearchRoom, StepContext, linear};
-use crate::config::{ModelConfig, NormOrder};
+use crate::config::{Mixture, NormOrder, System};
+use crate::experts::Experts;
 use crate::groups::REST;
 
 enum Sublayer {
@@ -24,12 +25,84 @@ pub enum Side {
     Encoder,
     /// Causal self-attention, attention to the memory, feed-forward.
     Decoder,
+    /// Causal self-attention and feed-forward: a decoder without a memory.
+    LanguageModel,
+}
+
+/// What a stack needs to know, be it part of a translation model or a language model.
+#[derive(Clone, Copy, Debug)]
+pub struct StackConfig<'a> {
+    /// Which stack.
+    pub side: Side,
+    /// Number of layers.
+    pub layers: usize,
+    /// D.
+    pub width: usize,
+    /// Inner width of the feed-forward sublayers.
+    pub inner: usize,
+    /// H.
+    pub heads: usize,
+    /// Dropout of each sublayer's output.
+    pub dropout: f32,
+    /// Dropout of attention probabilities.
+    pub attention_dropout: f32,
+    /// Dropout after the ReLU.
+    pub activation_dropout: f32,
+    /// Where layer norms stand.
+    pub norm: NormOrder,
+    /// Whether pre-norm has a norm at the end.
+    pub final_norm: bool,
+    /// How heads are mixed.
+    pub mixture: &'a Mixture,
+}
+
+impl StackConfig<'_> {
+    /// The experts of each attention.
+    pub fn experts(&self) -> Experts {
+        Experts { heads: self.heads, dropped: self.mixture.dropped_heads }
+    }
+
+    /// Tells `require` what must hold, and the fault where it does not; `side` begins the names of keys.
+    pub(crate) fn check(&self, side: &str, require: &mut impl FnMut(bool, String)) {
+        let Self { width, heads, mixture, .. } = *self;
+        require(
+            width > 0 && width.is_multiple_of(2),
+            format!("{side}_embed_dim = {width} must be even and above 0"),
+        );
+        let divides = heads > 0 && width.is_multiple_of(heads);
+        require(divides, format!("{side}_attention_heads = {heads} must divide {side}_embed_dim = {width}"));
+        require(self.inner > 0, format!("{side}_ffn_embed_dim must be above 0"));
+        for (key, p) in [
+            ("dropout", self.dropout),
+            ("attention_dropout", self.attention_dropout),
+            ("activation_dropout", self.activation_dropout),
+            ("mixture.gate_dropout", mixture.gate_dropout),
+        ] {
+            require((0.0..1.0).contains(&p), format!("{key} = {p} must be at least 0 and below 1"));
+        }
+        let t = mixture.dropped_heads;
+        if mixture.system != System::Base {
+            require(
+                t > 0 && t < heads,
+                format!("mixture.dropped_heads = {t} must be between 1 and {heads} - 1"),
+            );
+        }
+        if mixture.system.is_gated() {
+            require(mixture.gate_hidden > 0, "mixture.gate_hidden must be above 0".into());
+        }
+    }
+
+    /// M `[E, H]` on a device.
+    pub fn expert_matrix(&self, device: &Device) -> Tensor {
+        let table = self.experts().matrix();
+        Tensor::from_host(device, [table.len() / self.heads, self.heads], &table)
+    }
 }
 
 /// The layers of an encoder or decoder.
 pub struct Stack {
     sublayers: Vec<Sublayer>,
-    /// One per sublayer; pre-norm has one more, at the end.
+    /// One per sublayer; pre-norm may have one more, at the end.
     norms: Vec<LayerNorm>,
     order: NormOrder,
     dropout: f32,
@@ -37,19 +110,16 @@ pub struct Stack {
 
 impl Stack {
     /// Declares the parameters `<encoder|decoder>.layers.<i>.*`; `experts` is M.
-    pub fn declare(params: &mut ParamsBuilder, side: Side, config: &ModelConfig, experts: &Tensor) -> Self {
-        let (name, layers) = match side {
-            Side::Encoder => ("encoder", config.encoder_layers),
-            Side::Decoder => ("decoder", config.decoder_layers),
+    pub fn declare(params: &mut ParamsBuilder, config: &StackConfig<'_>, experts: &Tensor) -> Self {
+        let (name, attentions): (_, &[(&str, Kind)]) = match config.side {
+            Side::Encoder => ("encoder", &[("self_attn", Kind::Encoder)]),
+            Side::Decoder => ("decoder", &[("self_attn", Kind::Decoder), ("encoder_attn", Kind::Cross)]),
+            Side::LanguageModel => ("decoder", &[("self_attn", Kind::Decoder)]),
         };
-        let (width, inner) = (config.encoder_embed_dim, config.encoder_ffn_embed_dim);
+        let StackConfig { width, inner, .. } = *config;
         let (mut sublayers, mut norms) = (Vec::new(), Vec::new());
-        for layer in 0..layers {
+        for layer in 0..config.layers {
             let at = format!("{name}.layers.{layer}");
-            let attentions: &[(&str, Kind)] = match side {
-                Side::Encoder => &[("self_attn", Kind::Encoder)],
-                Side::Decoder => &[("self_attn", Kind::Decoder), ("encoder_attn", Kind::Cross)],
-            };
             for (part, kind) in attentions {
                 let attention =
                     MixtureAttention::declare(params, &format!("{at}.{part}"), *kind, config, experts);
@@ -66,7 +136,7 @@ impl Stack {
             sublayers.push(Sublayer::FeedForward { fc1, fc2, dropout: config.activation_dropout });
             norms.push(declare_norm(params, &format!("{at}.final_layer_norm"), width));
         }
-        if config.norm == NormOrder::Pre {
+        if config.norm == NormOrder::Pre && config.final_norm {
             norms.push(declare_norm(params, &format!("{name}.layer_norm"), width));
         }
         Self { sublayers, norms, order: config.norm, dropout: config.dropout }
@@ -93,6 +163,11 @@ impl Stack {
             Sublayer::FeedForward { .. } => AttentionState::nothing(),
         };
         self.sublayers.iter().map(room).collect()
+    }
+
+    /// Makes the states those before the first step, where there is no memory.
+    pub(crate) fn restart(&self, states: &mut [AttentionState]) {
+        states.iter_mut().for_each(AttentionState::clear);
     }
 
     /// Makes the states those before the first step.
@@ -141,7 +216,10 @@ impl Stack {
                 NormOrder::Post => index,
                 NormOrder::Pre => index + 1,
             };
-            let after = pass.tape.residual_norm(&stream, &output, self.dropout, self.norms[next]);
+            let Some(norm) = self.norms.get(next) else {
+                return pass.tape.residual(&stream, &output, self.dropout);
+            };
+            let after = pass.tape.residual_norm(&stream, &output, self.dropout, *norm);
             stream = match self.order {
                 NormOrder::Post => after.normed.clone(),
                 NormOrder::Pre => after.sum,

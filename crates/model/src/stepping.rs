@@ -123,7 +123,7 @@ impl Translator {
             let mut tape = Tape::evaluation(self.params());
             let x = self.embed_targets(&mut tape, &inputs.tokens, &inputs.rows, lineage);
             tape.advance(lineage, rows);
-            let at = StepContext { lineage, sentences: &inputs.sentences, memory };
+            let at = StepContext { lineage, memory: Some((&inputs.sentences, memory)) };
             let mut pass = Pass { tape: &mut tape, mode, probe: None };
             let features = self.decoder().step(&mut pass, x, attentions, &at);
             Ok(self.logits(&mut tape, &features))

@@ -124,21 +124,16 @@ impl Translator {
                 "{fault}: one dictionary is needed (preprocess --joined-dictionary)"
             )]));
         }
-        let table = config.experts().matrix();
-        let experts = Tensor::from_host(
-            device,
-            [table.len() / config.encoder_attention_heads, config.encoder_attention_heads],
-            &table,
-        );
+        let experts = config.stack(Side::Encoder).expert_matrix(device);
         let mut params = ParamsBuilder::default();
         let source_embedding =
             params.matrix("encoder.embed_tokens.weight".into(), [source_types, width], REST);
-        let encoder = Stack::declare(&mut params, Side::Encoder, config, &experts);
+        let encoder = Stack::declare(&mut params, &config.stack(Side::Encoder), &experts);
         let target_embedding = match config.share_embeddings {
             Sharing::All => source_embedding,
             _ => params.matrix("decoder.embed_tokens.weight".into(), [target_types, width], REST),
         };
-        let decoder = Stack::declare(&mut params, Side::Decoder, config, &experts);
+        let decoder = Stack::declare(&mut params, &config.stack(Side::Decoder), &experts);
         let output_embedding = match config.share_embeddings {
             Sharing::None => params.matrix("decoder.embed_out".into(), [target_types, width], REST),
             _ => target_embedding,

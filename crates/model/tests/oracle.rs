@@ -1,193 +1,58 @@
 //! Golden numbers from the PyTorch oracle (`tools/oracle/golden.py`): logits, losses, every gradient of a G step, an
 //! F step with given draws and a joint step, running statistics, and ten training losses in a row.
-//!
-//! On a machine with a GPU, `MAE_TEST_DEVICE=cuda` (bfloat16) or `cuda-f32` runs them there; `MAE_FIXTURES` names the
-//! folder `fixtures` where the tests were built elsewhere.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
-use std::sync::OnceLock;
+mod golden;
 
+use golden::{Golden, assert_close, assert_near, place};
 use mae_data::PackedBatch;
 use mae_engine::optim::{Adam, Moments, StepNumbers, sgd};
-use mae_engine::{Device, Gradients, GroupSet, Ids, Numbers, Rng, Tape};
+use mae_engine::{Gradients, GroupSet, Rng, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{Mixture, NormOrder, Sharing, System};
 use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator, groups};
-use safetensors::tensor::{Dtype, SafeTensors};
 
-/// Where the tests run, and how far numbers may be off there.
-struct Place {
-    device: Device,
-    /// Of logits and statistics, absolute.
-    value: f64,
-    /// Of summed losses, absolute.
-    loss: f64,
-    /// Of gradients, as a share of their norm.
-    gradient: f64,
-    /// Of the mean losses of ten updates, absolute.
-    mean_loss: f64,
-    /// Of logits after ten updates, absolute.
-    trained: f64,
-}
-
-fn place() -> &'static Place {
-    static PLACE: OnceLock<Place> = OnceLock::new();
-    PLACE.get_or_init(|| match std::env::var("MAE_TEST_DEVICE").as_deref() {
-        Err(_) | Ok("cpu") => Place {
-            device: Device::cpu(),
-            value: 1e-5,
-            loss: 1e-4,
-            gradient: 1e-4,
-            mean_loss: 1e-5,
-            trained: 1e-4,
+fn config_of(golden: &Golden) -> ModelConfig {
+    let gated = golden.metadata["gated"] == "true";
+    ModelConfig {
+        arch: "golden".into(),
+        encoder_layers: golden.number("layers"),
+        decoder_layers: golden.number("layers"),
+        encoder_embed_dim: golden.number("width"),
+        encoder_ffn_embed_dim: golden.number("inner"),
+        encoder_attention_heads: golden.number("heads"),
+        dropout: 0.0,
+        attention_dropout: 0.0,
+        activation_dropout: 0.0,
+        norm: NormOrder::Post,
+        share_embeddings: Sharing::Decoder,
+        max_positions: 64,
+        mixture: Mixture {
+            system: if gated { System::Mae } else { System::Base },
+            dropped_heads: golden.number("dropped"),
+            gate_hidden: golden.number("gate_hidden"),
+            gate_dropout: 0.0,
+            ..Mixture::default()
         },
-        Ok("cuda-f32") => Place {
-            device: Device::cuda(0, Numbers::F32).unwrap(),
-            value: 1e-4,
-            loss: 1e-4,
-            gradient: 1e-4,
-            mean_loss: 1e-4,
-            trained: 1e-4,
-        },
-        Ok("cuda") => Place {
-            device: Device::cuda(0, Numbers::Bf16).unwrap(),
-            value: 5e-2,
-            loss: 0.5,
-            // Of tiny gradients of a tiny model: rounding is a tenth of some.
-            gradient: 0.2,
-            mean_loss: 2e-2,
-            trained: 0.4,
-        },
-        Ok(other) => panic!("MAE_TEST_DEVICE={other}: expected cpu, cuda or cuda-f32"),
-    })
-}
-
-struct Golden {
-    values: HashMap<String, Vec<f64>>,
-    metadata: HashMap<String, String>,
-}
-
-impl Golden {
-    fn load(name: &str) -> Self {
-        let fixtures = std::env::var_os("MAE_FIXTURES").map(PathBuf::from);
-        let fixtures =
-            fixtures.unwrap_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures")));
-        let path = fixtures.join(format!("oracle/{name}.safetensors"));
-        let bytes = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
-        let file = SafeTensors::deserialize(&bytes).unwrap();
-        let mut values = HashMap::new();
-        for (name, tensor) in file.tensors() {
-            let data = tensor.data();
-            let numbers = match tensor.dtype() {
-                Dtype::F32 => data
-                    .chunks_exact(4)
-                    .map(|b| f64::from(f32::from_le_bytes(b.try_into().unwrap())))
-                    .collect(),
-                Dtype::F64 => {
-                    data.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect()
-                }
-                Dtype::I32 => data
-                    .chunks_exact(4)
-                    .map(|b| f64::from(i32::from_le_bytes(b.try_into().unwrap())))
-                    .collect(),
-                other => panic!("{name}: {other:?}"),
-            };
-            values.insert(name, numbers);
-        }
-        Self { values, metadata: header.metadata().clone().unwrap() }
-    }
-
-    fn get(&self, key: &str) -> &[f64] {
-        self.values.get(key).unwrap_or_else(|| panic!("the golden file has no `{key}`"))
-    }
-
-    fn ids(&self, key: &str) -> Vec<u32> {
-        self.get(key).iter().map(|&v| v as u32).collect()
-    }
-
-    fn number<T: std::str::FromStr>(&self, key: &str) -> T {
-        self.metadata[key].parse().ok().unwrap_or_else(|| panic!("metadata {key}"))
-    }
-
-    fn config(&self) -> ModelConfig {
-        let gated = self.metadata["gated"] == "true";
-        ModelConfig {
-            arch: "golden".into(),
-            encoder_layers: self.number("layers"),
-            decoder_layers: self.number("layers"),
-            encoder_embed_dim: self.number("width"),
-            encoder_ffn_embed_dim: self.number("inner"),
-            encoder_attention_heads: self.number("heads"),
-            dropout: 0.0,
-            attention_dropout: 0.0,
-            activation_dropout: 0.0,
-            norm: NormOrder::Post,
-            share_embeddings: Sharing::Decoder,
-            max_positions: 64,
-            mixture: Mixture {
-                system: if gated { System::Mae } else { System::Base },
-                dropped_heads: self.number("dropped"),
-                gate_hidden: self.number("gate_hidden"),
-                gate_dropout: 0.0,
-                ..Mixture::default()
-            },
-        }
-    }
-
-    fn model(&self) -> Translator {
-        let types = [self.number("src_vocab"), self.number("tgt_vocab")];
-        let mut model = Translator::zeroed(&self.config(), types, &place().device).unwrap();
-        let names: Vec<String> = model.params().named().map(|p| p.name.to_owned()).collect();
-        let stored = self.values.keys().filter(|key| key.starts_with("model.")).count();
-        assert_eq!(names.len(), stored, "parameter names differ from the oracle's");
-        for name in names {
-            let values: Vec<f32> = self.get(&format!("model.{name}")).iter().map(|&v| v as f32).collect();
-            model.params_mut().set(&name, &values).unwrap();
-        }
-        model
-    }
-
-    fn batch(&self) -> DeviceBatch {
-        let batch = PackedBatch {
-            src: self.ids("src.ids"),
-            src_starts: self.ids("src.starts"),
-            prev: self.ids("prev.ids"),
-            tgt: self.ids("tgt.ids"),
-            tgt_starts: self.ids("tgt.starts"),
-            ids: (0..self.get("tgt.starts").len() as u32 - 1).collect(),
-        };
-        DeviceBatch::new(&place().device, &batch)
-    }
-
-    fn draws(&self, prefix: &str) -> ExpertMode {
-        let draws: BTreeMap<String, Ids> = self
-            .values
-            .keys()
-            .filter_map(|key| key.strip_prefix(prefix))
-            .map(|name| {
-                (name.to_owned(), Ids::from_host(&place().device, &self.ids(&format!("{prefix}{name}"))))
-            })
-            .collect();
-        ExpertMode::Given(draws)
     }
 }
 
-fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
-    assert_eq!(got.len(), want.len(), "{what}: lengths differ");
-    for (i, (got, want)) in got.iter().zip(want).enumerate() {
-        assert!((f64::from(*got) - want).abs() <= tolerance, "{what}[{i}] is {got}, the oracle says {want}");
-    }
+fn model_of(golden: &Golden) -> Translator {
+    let types = [golden.number("src_vocab"), golden.number("tgt_vocab")];
+    let mut model = Translator::zeroed(&config_of(golden), types, &place().device).unwrap();
+    golden.fill(model.params_mut());
+    model
 }
 
-/// ‖a − b‖ ≤ share·‖b‖, or tiny: gradients that are mathematically zero (key biases) have only rounding to compare.
-fn assert_near(what: &str, got: &[f32], want: &[f64], share: f64) {
-    assert_eq!(got.len(), want.len(), "{what}: lengths differ");
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
-    let error = norm(&mut got.iter().zip(want).map(|(g, w)| f64::from(*g) - w));
-    let size = norm(&mut want.iter().copied());
-    assert!(error <= share * size || error < 1e-3 * share, "{what}: off by {error:.2e} of {size:.2e}");
+fn batch_of(golden: &Golden) -> DeviceBatch {
+    let batch = PackedBatch {
+        src: golden.ids("src.ids"),
+        src_starts: golden.ids("src.starts"),
+        prev: golden.ids("prev.ids"),
+        tgt: golden.ids("tgt.ids"),
+        tgt_starts: golden.ids("tgt.starts"),
+        ids: (0..golden.get("tgt.starts").len() as u32 - 1).collect(),
+    };
+    DeviceBatch::new(&place().device, &batch)
 }
 
 /// One training pass; returns (smoothed loss, nll) sums.
@@ -214,10 +79,10 @@ fn step(
 
 fn check_logits_and_steps(name: &str) {
     let golden = Golden::load(name);
-    let gated = golden.config().mixture.system.is_gated();
-    let batch = golden.batch();
+    let gated = config_of(&golden).mixture.system.is_gated();
+    let batch = batch_of(&golden);
     {
-        let model = golden.model();
+        let model = model_of(&golden);
         let mut tape = Tape::evaluation(model.params());
         let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
         let features = model.features(&mut pass, &batch);
@@ -231,7 +96,7 @@ fn check_logits_and_steps(name: &str) {
         ("joint", ExpertMode::Mix, groups::trained()),
     ];
     for (kind, mode, free) in steps.iter().filter(|(kind, _, _)| gated || *kind == "f") {
-        let mut model = golden.model();
+        let mut model = model_of(&golden);
         let mut gradients = model.params().gradients();
         let (loss, nll) = step(&mut model, &mut gradients, &batch, mode, *free);
         for (what, got) in [("loss", loss), ("nll", nll)] {
@@ -256,9 +121,9 @@ fn check_logits_and_steps(name: &str) {
 
 fn check_ten_updates(name: &str) {
     let golden = Golden::load(name);
-    let gated = golden.config().mixture.system.is_gated();
-    let batch = golden.batch();
-    let mut model = golden.model();
+    let gated = config_of(&golden).mixture.system.is_gated();
+    let batch = batch_of(&golden);
+    let mut model = model_of(&golden);
     let mut gradients = model.params().gradients();
     let adam = Adam { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: golden.number("weight_decay") };
     let rate: f32 = golden.number("lr");

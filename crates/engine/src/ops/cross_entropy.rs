@@ -62,6 +62,11 @@ impl LossSums {
         }
     }
 
+    /// Both sums, known on the host.
+    pub(crate) fn on_host(sums: [f64; 2], log_probs: Tensor) -> Self {
+        Self { sums: Sums::Host(sums), log_probs }
+    }
+
     pub(crate) fn on_gpu(losses: Tensor, log_probs: Tensor) -> Self {
         Self { sums: Sums::PerRow(losses), log_probs }
     }
@@ -139,10 +144,16 @@ impl Tape<'_> {
                 );
             }
         }
+        if rows == 0 && free {
+            let (gradient, held) = self.gradients().slot(loss.vocabulary);
+            if !held {
+                gradient.fill(0.0);
+            }
+        }
         if let Some(dx) = dx {
             self.seed(x, dx);
         }
-        LossSums { sums: Sums::Host(sums), log_probs: Tensor::new([rows, 1], log_probs) }
+        LossSums::on_host(sums, Tensor::new([rows, 1], log_probs))
     }
 
     /// `x·Eᵀ` for features x `[N, D]`: logits `[N, V]`, for search and tests; no gradient.

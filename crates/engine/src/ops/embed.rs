@@ -3,9 +3,8 @@
 use rayon::prelude::*;
 
 use crate::cpu::for_rows;
-use crate::ops::RowFactors;
 use crate::ops::decode::Lineage;
-use crate::rng::Dropout;
+use crate::ops::{RowFactors, drop_out, drop_out_row};
 use crate::{Device, Ids, ParamId, Segments, Tape, Tensor, Var};
 
 /// fairseq counts positions from the padding symbol (id 1): a sentence's first token has position 2.
@@ -78,7 +77,7 @@ impl Tape<'_> {
                     for ((y, w), p) in row.iter_mut().zip(word).zip(place) {
                         *y = w.mul_add(e.scale, *p);
                     }
-                    scale_by(row, &dropout, &mut factors, first + i);
+                    drop_out_row(row, &dropout, &mut factors, first + i);
                 }
             },
         );
@@ -86,41 +85,23 @@ impl Tape<'_> {
         let y = self.output([ids.len(), width], y, tracked);
         let (ids, table, scale) = (ids.clone(), e.table, e.scale);
         self.record(&y, move |backward, mut dy| {
-            if dropout.is_some() {
-                for_rows(
-                    &mut dy,
-                    width,
-                    #[inline(always)]
-                    |first, rows| {
-                        let mut factors = RowFactors::new(width);
-                        for (i, row) in rows.chunks_exact_mut(width).enumerate() {
-                            scale_by(row, &dropout, &mut factors, first + i);
-                        }
-                    },
-                );
-            }
+            drop_out(&mut dy, width, &dropout);
             backward.param(table, |gradient, held| scatter(gradient, held, ids.values(), &dy, width, scale));
         });
         y
     }
 }
 
-fn places(segments: &Segments, offset: usize) -> Vec<usize> {
+/// The row of the position table for each token.
+pub(crate) fn places(segments: &Segments, offset: usize) -> Vec<usize> {
     segments
         .ranges()
         .flat_map(|range| (0..range.len()).map(|place| FIRST_POSITION + offset + place))
         .collect()
 }
 
-#[inline(always)]
-fn scale_by(row: &mut [f32], dropout: &Option<Dropout>, factors: &mut RowFactors, index: usize) {
-    if let Some(dropout) = dropout {
-        row.iter_mut().zip(factors.of(dropout, index)).for_each(|(v, f)| *v *= f);
-    }
-}
-
 /// dE[id] += scale·dy. Each task owns a range of the vocabulary and adds in token order: no races, fixed sums.
-fn scatter(gradient: &mut [f32], held: bool, ids: &[u32], dy: &[f32], width: usize, scale: f32) {
+pub(crate) fn scatter(gradient: &mut [f32], held: bool, ids: &[u32], dy: &[f32], width: usize, scale: f32) {
     const WORDS_PER_TASK: usize = 512;
     gradient.par_chunks_mut(WORDS_PER_TASK * width).enumerate().for_each(|(task, words)| {
         if !held {

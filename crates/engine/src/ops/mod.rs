@@ -10,11 +10,14 @@
 //! | [`batch_norm`] | (x − mean)/√(var + ε)·γ + β over rows | x, column statistics |
 //! | [`mixture`] | gate logits to head weights: w = softmax(l)·M, or one drawn row of M | gates |
 //! | [`cross_entropy`] | label-smoothed loss of features against a vocabulary, logits never all in memory | gradient of the features |
+//! | `project` | dropout(X·Wᵀ), or dropout(X·W) where one matrix serves both ways | X |
+//! | [`adaptive`] | input and softmax of a vocabulary cut into bands of falling width | rows of each band |
 //! | [`decode`] | one step of cached attention, rows by index, best continuations (inference only) | – |
 //!
 //! Rules: an op checks its shapes at the door; activations' gradients are written or added to as the tape asks;
 //! parameter gradients are added; no result depends on the number of threads.
 
+pub mod adaptive;
 pub mod attention;
 pub mod batch_norm;
 pub mod cross_entropy;
@@ -23,6 +26,7 @@ pub mod embed;
 pub mod linear;
 pub mod mixture;
 pub mod pool;
+pub(crate) mod project;
 pub mod residual_norm;
 
 use crate::rng::Dropout;
@@ -44,6 +48,37 @@ impl RowFactors {
         dropout.factors(row as u32, &mut self.bits, &mut self.factors);
         &self.factors
     }
+}
+
+/// Scales a row by its dropout factors.
+#[inline(always)]
+pub(crate) fn drop_out_row(
+    row: &mut [f32],
+    dropout: &Option<Dropout>,
+    factors: &mut RowFactors,
+    index: usize,
+) {
+    if let Some(dropout) = dropout {
+        row.iter_mut().zip(factors.of(dropout, index)).for_each(|(v, f)| *v *= f);
+    }
+}
+
+/// Scales a matrix by its dropout factors.
+pub(crate) fn drop_out(matrix: &mut [f32], cols: usize, dropout: &Option<Dropout>) {
+    if dropout.is_none() {
+        return;
+    }
+    crate::cpu::for_rows(
+        matrix,
+        cols,
+        #[inline(always)]
+        |first, rows| {
+            let mut factors = RowFactors::new(cols);
+            for (i, row) in rows.chunks_exact_mut(cols).enumerate() {
+                drop_out_row(row, dropout, &mut factors, first + i);
+            }
+        },
+    );
 }
 
 impl crate::Tape<'_> {

@@ -1,6 +1,6 @@
 //! One new row per hypothesis: the same attention over cached keys and values, gates over running sums.
 
-use mae_engine::ops::decode::{Kept, KvCache, Lineage, Room, RunningSum};
+use mae_engine::ops::decode::{InputWindow, Kept, KvCache, Lineage, Room, RunningSum};
 use mae_engine::{Device, Ids, Segments, Tape, Tensor, Var};
 
 use super::{ExpertMode, GateInput, Mixing, MixtureAttention, Pass, Projections, linear};
@@ -24,12 +24,37 @@ struct Remembered {
     kv: KvCache,
     /// Cross-attention: keys and values of the memory, made once.
     memory: Option<Kept>,
-    /// Running gate: the sum of the inputs so far, one row per hypothesis.
-    gate_sum: RunningSum,
+    /// Running gate: what it has read so far.
+    read: Read,
     /// Gate over the source, or random experts: head weights, one row per sentence, made once.
     sentence_weights: Option<Kept>,
     /// Whether those are in use.
     by_sentence: bool,
+}
+
+/// What running gates remember of their inputs.
+enum Read {
+    /// Their sum, one row per hypothesis.
+    Sum(RunningSum),
+    /// The last few.
+    Window(InputWindow),
+}
+
+impl Read {
+    fn clear(&mut self) {
+        match self {
+            Self::Sum(sum) => sum.clear(),
+            Self::Window(window) => window.clear(),
+        }
+    }
+
+    /// The mean of what is remembered and of x, which is remembered from now on.
+    fn step(&mut self, tape: &mut Tape<'_>, x: &Var, lineage: &Lineage) -> Tensor {
+        match self {
+            Self::Sum(sum) => tape.running_step(x, sum, lineage),
+            Self::Window(window) => tape.window_step(x, window, lineage),
+        }
+    }
 }
 
 impl AttentionState {
@@ -40,8 +65,17 @@ impl AttentionState {
 
     /// New hypothesis i descends from old hypothesis `parents[i]`.
     pub(crate) fn reorder(&mut self, tape: &mut Tape<'_>, parents: &[u32]) {
+        // A window looks at the lineage instead.
+        if let Some(Remembered { read: Read::Sum(sum), .. }) = &mut self.0 {
+            sum.reorder(tape, parents);
+        }
+    }
+
+    /// Forgets all steps.
+    pub(crate) fn clear(&mut self) {
         if let Some(state) = &mut self.0 {
-            state.gate_sum.reorder(tape, parents);
+            state.kv.clear();
+            state.read.clear();
         }
     }
 
@@ -54,10 +88,14 @@ impl AttentionState {
 pub struct StepContext<'a> {
     /// Where each hypothesis' past lies; the newest step is in it already.
     pub lineage: &'a Lineage,
-    /// Sentence of each hypothesis.
-    pub sentences: &'a Ids,
-    /// Sentences of the memory.
-    pub memory: &'a Segments,
+    /// Where there is a memory: the sentence of each hypothesis, and the memory's sentences.
+    pub memory: Option<(&'a Ids, &'a Segments)>,
+}
+
+impl StepContext<'_> {
+    fn memory(&self) -> (&Ids, &Segments) {
+        self.memory.expect("decoders are given a memory")
+    }
 }
 
 impl MixtureAttention {
@@ -66,12 +104,16 @@ impl MixtureAttention {
         let cross = matches!(self.projections, Projections::Apart { .. });
         let steps = if cross { Room { steps: 0, ..room.steps } } else { room.steps };
         let over_source = self.mixing.as_ref().is_some_and(|mixing| mixing.input == GateInput::Source);
-        let running = self.mixing.as_ref().is_some_and(|mixing| mixing.gate.is_some()) && !over_source;
-        let sums = if running { room.steps } else { Room { rows: 0, steps: 0 } };
+        let gated = self.mixing.as_ref().filter(|mixing| mixing.gate.is_some());
+        let inputs = if gated.is_some() && !over_source { room.steps } else { Room { rows: 0, steps: 0 } };
+        let read = match gated.map(|mixing| mixing.input) {
+            Some(GateInput::Running(Some(window))) => Read::Window(InputWindow::new(device, window)),
+            _ => Read::Sum(RunningSum::new(device, inputs, width)),
+        };
         AttentionState(Some(Remembered {
             kv: KvCache::new(device, steps, width),
             memory: cross.then(|| Kept::new(device, [room.source, 2 * width], false)),
-            gate_sum: RunningSum::new(device, sums, width),
+            read,
             sentence_weights: self
                 .mixing
                 .as_ref()
@@ -88,9 +130,8 @@ impl MixtureAttention {
         keys: &Segments,
         state: &mut AttentionState,
     ) {
+        state.clear();
         let state = state.remembered();
-        state.kv.clear();
-        state.gate_sum.clear();
         if let (Projections::Apart { kv, .. }, Some(kept)) = (&self.projections, &mut state.memory) {
             kept.set(linear(pass.tape, memory, *kv).tensor());
         }
@@ -148,7 +189,8 @@ impl MixtureAttention {
             Projections::Apart { q, .. } => {
                 let q = linear(tape, x, *q);
                 let kv = state.memory.as_ref().expect("`room` has made place for the memory").tensor();
-                tape.attention_memory(&q, self.heads, kv, at.memory, at.sentences, weights.as_ref())
+                let (sentences, keys) = at.memory();
+                tape.attention_memory(&q, self.heads, kv, keys, sentences, weights.as_ref())
             }
         };
         linear(pass.tape, &context, self.out)
@@ -163,12 +205,9 @@ impl MixtureAttention {
         at: &StepContext<'_>,
     ) -> Option<Tensor> {
         if let Some(weights) = state.sentence_weights.as_ref().filter(|_| state.by_sentence) {
-            return Some(pass.tape.gather(weights.tensor(), at.sentences));
+            return Some(pass.tape.gather(weights.tensor(), at.memory().0));
         }
-        let pooled = mixing
-            .gate
-            .is_some()
-            .then(|| Var::constant(pass.tape.running_step(x, &mut state.gate_sum, at.lineage)));
+        let pooled = mixing.gate.is_some().then(|| Var::constant(state.read.step(pass.tape, x, at.lineage)));
         let mix = self.mix(pass, mixing, pooled.as_ref(), x.rows(), None);
         mix.map(|mix| mix.weights.tensor().clone())
     }

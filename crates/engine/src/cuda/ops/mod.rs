@@ -1,5 +1,6 @@
 //! The GPU's side of every op: which kernels and products it is made of.
 
+pub(crate) mod adaptive;
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 pub(crate) mod cross_entropy;

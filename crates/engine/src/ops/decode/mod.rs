@@ -5,6 +5,7 @@ mod attention;
 mod best;
 mod lineage;
 mod log_probs;
+mod window;
 
 pub use attention::KvCache;
 pub(crate) use best::ranked;
@@ -12,6 +13,7 @@ pub use best::{Candidate, Constraints, Continuations, continuations};
 pub(crate) use lineage::GpuLineage;
 pub use lineage::{Kept, Lineage, Room, RunningSum};
 pub use log_probs::{log_probs, mean_log_probs};
+pub use window::InputWindow;
 
 use crate::{Ids, Tape, Tensor};
 

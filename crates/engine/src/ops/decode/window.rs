@@ -1,0 +1,115 @@
+//! What gates over a window read in search: the mean of the last inputs of each hypothesis.
+
+use std::collections::VecDeque;
+
+use super::lineage::Lineage;
+use crate::cpu::for_rows;
+use crate::cuda::ops::adaptive::not_built;
+use crate::{Device, Tape, Tensor, Var};
+
+/// The inputs of the last `window` steps.
+pub struct InputWindow {
+    window: usize,
+    inputs: Inputs,
+}
+
+enum Inputs {
+    /// One matrix `[rows, D]` per step.
+    Host(VecDeque<Tensor>),
+    /// Not built yet.
+    Gpu,
+}
+
+impl InputWindow {
+    /// Nothing read yet.
+    pub fn new(device: &Device, window: usize) -> Self {
+        assert!(window > 0, "a window holds at least the newest input");
+        let inputs = if device.is_gpu() { Inputs::Gpu } else { Inputs::Host(VecDeque::new()) };
+        Self { window, inputs }
+    }
+
+    /// Begins anew.
+    pub fn clear(&mut self) {
+        if let Inputs::Host(steps) = &mut self.inputs {
+            steps.clear();
+        }
+    }
+}
+
+impl Tape<'_> {
+    /// The mean of x `[R, D]` and of what the rows' hypotheses read in the `window − 1` steps before. The newest step is
+    /// in the lineage already.
+    pub fn window_step(&mut self, x: &Var, inputs: &mut InputWindow, lineage: &Lineage) -> Tensor {
+        let (cols, shape) = (x.cols(), [x.rows(), x.cols()]);
+        let mut mean = self.device().scratch(x.rows() * cols);
+        let window = inputs.window;
+        match &mut inputs.inputs {
+            Inputs::Gpu => {
+                not_built(&self.gpu().expect("the window lies on a GPU"), "gates over a window in search");
+            }
+            Inputs::Host(steps) => {
+                steps.push_back(x.tensor().clone());
+                if steps.len() > window {
+                    steps.pop_front();
+                }
+                let steps = &*steps;
+                for_rows(
+                    &mut mean,
+                    cols,
+                    #[inline(always)]
+                    |first, rows| {
+                        for (i, mean) in rows.chunks_exact_mut(cols).enumerate() {
+                            let past = lineage.past(first + i);
+                            let recent = &past[past.len() - steps.len()..];
+                            mean.fill(0.0);
+                            for (step, &row) in steps.iter().zip(recent) {
+                                mean.iter_mut().zip(step.row(row as usize)).for_each(|(m, v)| *m += v);
+                            }
+                            let inverse = 1.0 / steps.len() as f32;
+                            mean.iter_mut().for_each(|m| *m *= inverse);
+                        }
+                    },
+                );
+            }
+        }
+        Tensor::new(shape, mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::decode::Room;
+    use crate::{ParamsBuilder, Segments};
+
+    /// Step by step, with hypotheses that change places, as the running mean of the whole.
+    #[test]
+    fn steps_equal_the_running_mean() {
+        let device = Device::cpu();
+        let params = ParamsBuilder::default().finish(&device);
+        let mut tape = Tape::evaluation(&params);
+        let values: Vec<f32> = (0..7).map(|i| (i * i) as f32).collect();
+        for window in [1, 2, 3, 7, 20] {
+            let x = Var::constant(Tensor::from_host(&device, [7, 1], &values));
+            let whole = Segments::from_host(&device, &[0, 7]);
+            let want = tape.running_mean(&x, &whole, Some(window)).tensor().to_host();
+            let room = Room { rows: 2, steps: 7 };
+            let mut inputs = InputWindow::new(&device, window);
+            let mut lineage = Lineage::new(&device, room, 2);
+            let mut place = 1;
+            for step in 0..7 {
+                if step == 4 {
+                    lineage.reorder(&[1, 0]);
+                    place = 0;
+                }
+                let mut rows = [100.0; 2];
+                rows[place] = values[step];
+                let new = Var::constant(Tensor::from_host(&device, [2, 1], &rows));
+                tape.advance(&mut lineage, 2);
+                let mean = tape.window_step(&new, &mut inputs, &lineage).to_host();
+                lineage.count_step();
+                assert!((mean[place] - want[step]).abs() < 1e-5, "window {window}, step {step}");
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The folder of a language model: `model.safetensors`, `config.toml` with `task = "language_modeling"`, `dict.txt` and,
+//! where the text was segmented, `bpe.codes`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use mae_data::Vocab;
+use mae_data::bpe::Codes;
+use mae_engine::Device;
+
+use super::{LanguageModel, LmConfig};
+use crate::Result;
+use crate::folder::{self, Snapshot, Task, WEIGHTS};
+
+/// The dictionary.
+pub const DICT: &str = "dict.txt";
+
+/// A language model with what it needs to read and write text.
+pub struct LmFolder {
+    /// The model.
+    pub model: LanguageModel,
+    /// The dictionary.
+    pub dictionary: Arc<Vocab>,
+    /// Segmentation, if the folder holds codes.
+    pub codes: Option<Codes>,
+}
+
+impl LmFolder {
+    /// Loads a folder; anything missing, extra or of another shape is refused by name.
+    pub fn load(folder: &Path, device: &Device) -> Result<Self> {
+        let config = load_config(folder)?;
+        let dictionary = Arc::new(Vocab::load(folder.join(DICT))?);
+        let mut model = LanguageModel::zeroed(&config, dictionary.len(), device)?;
+        folder::load_weights(&folder.join(WEIGHTS), model.params_mut())?;
+        Ok(Self { model, dictionary, codes: folder::load_codes(folder)? })
+    }
+
+    /// Writes all files into `folder`, which is made if need be.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        Snapshot::of_lm(&self.model).save_lm(folder, &self.dictionary, self.codes.as_ref())
+    }
+}
+
+/// Reads `config.toml`.
+pub fn load_config(folder: &Path) -> Result<LmConfig> {
+    let config: LmConfig = folder::read_config(folder, Task::LanguageModeling)?;
+    config.check()?;
+    Ok(config)
+}
