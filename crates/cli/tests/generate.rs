@@ -42,6 +42,7 @@ impl Place {
         let types = [source.len(), target.len()];
         let model = Translator::new(&config, types, &Device::cpu(), 3).unwrap();
         let place = Self(tempfile::tempdir().unwrap());
+        let codes = codes.map(Into::into);
         ModelFolder { model, source, target, codes }.save(&place.path("model")).unwrap();
         place.write("src", TEXT);
         place.write("tgt", "x z\n\nz yx\nx x\n\nv\n");

@@ -1,12 +1,11 @@
 //! A model folder: `model.safetensors`, `config.toml`, `dict.src.txt`, `dict.tgt.txt` and, where the text was
-//! segmented, `bpe.codes`. Described in `docs/formats.md`, so that outsiders can write one.
+//! segmented, the files of a [`Segmentation`]. Described in `docs/formats.md`, so that outsiders can write one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use mae_data::Vocab;
-use mae_data::bpe::Codes;
+use mae_data::{Segmentation, Vocab};
 use mae_engine::{Device, Params};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -23,8 +22,6 @@ pub const CONFIG: &str = "config.toml";
 pub const SOURCE_DICT: &str = "dict.src.txt";
 /// Target dictionary.
 pub const TARGET_DICT: &str = "dict.tgt.txt";
-/// BPE codes, if any.
-pub const CODES: &str = "bpe.codes";
 /// The format this version reads and writes.
 pub const FORMAT: u32 = 1;
 
@@ -43,8 +40,8 @@ pub struct ModelFolder {
     pub source: Arc<Vocab>,
     /// Target dictionary.
     pub target: Arc<Vocab>,
-    /// Segmentation of both sides, if the folder holds codes.
-    pub codes: Option<Codes>,
+    /// Segmentation of both sides, if the folder holds codes or a tokeniser.
+    pub codes: Option<Segmentation>,
 }
 
 impl ModelFolder {
@@ -56,8 +53,7 @@ impl ModelFolder {
         check_sharing(&config, &source, &target)?;
         let mut model = Translator::zeroed(&config, [source.len(), target.len()], device)?;
         load_weights(&folder.join(WEIGHTS), model.params_mut())?;
-        let path = folder.join(CODES);
-        let codes = if path.exists() { Some(Codes::load(&path)?) } else { None };
+        let codes = Segmentation::load(folder)?;
         Ok(Self { model, source, target, codes })
     }
 
@@ -73,7 +69,7 @@ pub fn save(
     model: &Translator,
     source: &Vocab,
     target: &Vocab,
-    codes: Option<&Codes>,
+    codes: Option<&Segmentation>,
 ) -> Result<()> {
     Snapshot::of(model).save(folder, source, target, codes)
 }
@@ -91,7 +87,7 @@ impl Snapshot {
     }
 
     /// Writes a model folder, each file aside and then renamed.
-    pub fn save(&self, folder: &Path, source: &Vocab, target: &Vocab, codes: Option<&Codes>) -> Result<()> {
+    pub fn save(&self, folder: &Path, source: &Vocab, target: &Vocab, codes: Option<&Segmentation>) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
         write_tensors(&folder.join(WEIGHTS), &self.tensors, BTreeMap::new())?;
         let config = ConfigFile { format: FORMAT, model: self.config.clone() };
@@ -99,9 +95,7 @@ impl Snapshot {
         write_aside(&folder.join(CONFIG), text.as_bytes())?;
         source.save(folder.join(SOURCE_DICT))?;
         target.save(folder.join(TARGET_DICT))?;
-        if let Some(codes) = codes {
-            codes.save(folder.join(CODES))?;
-        }
+        Segmentation::save(codes, folder)?;
         Ok(())
     }
 }

@@ -1,12 +1,15 @@
 //! One file per command: its arguments and what it does with them.
 
+pub mod apply_bpe;
 pub mod average;
 pub mod bench;
 pub mod clean_corpus;
 pub mod detokenize;
 pub mod doctor;
 pub mod generate;
+pub mod learn_bpe;
 pub mod normalize;
+pub mod prepare;
 pub mod preprocess;
 pub mod quickstart;
 pub mod score;

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use mae_data::bpe::Codes;
+use mae_data::Segmentation;
 use mae_data::pairs::detect_languages;
 use mae_data::{IndexedDataset, ParallelDataset};
 use mae_eval::validator::BleuValidator;
@@ -189,8 +189,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         eprintln!("mae: {} has no `{}` set: training without validation", data.display(), args.valid_subset);
         None
     };
-    let codes_path = data.join(folder::CODES);
-    let codes = if codes_path.exists() { Some(Codes::load(&codes_path)?) } else { None };
+    let codes = Segmentation::load(data)?;
     let outcome = train_and_show(&args, data, config, &train, valid.as_ref(), codes.as_ref())?;
     if outcome == Outcome::Interrupted {
         eprintln!("mae: stopped and saved; the same command goes on from here");
@@ -218,7 +217,7 @@ fn train_and_show(
     config: RunConfig,
     train: &ParallelDataset,
     valid: Option<&ParallelDataset>,
-    codes: Option<&Codes>,
+    codes: Option<&Segmentation>,
 ) -> Result<Outcome> {
     let device = args.device.open()?;
     let types = [train.src_vocab.len(), train.tgt_vocab.len()];

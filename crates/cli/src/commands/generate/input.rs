@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use mae_data::lines::Tally;
 use mae_data::pairs::detect_languages;
 use mae_data::{
-    BadUtf8, Bpe, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Sentences, UNK, Vocab, bpe,
+    BadUtf8, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Segmentation, Sentences, UNK, Vocab,
+    segmentation,
 };
 use mae_model::folder::ModelFolder;
 
@@ -19,6 +20,8 @@ pub struct Input {
     pub data: ParallelDataset,
     /// References as text, as they are printed and compared.
     pub references: Option<Vec<String>>,
+    /// What made the pieces, for joining them again.
+    pub codes: Option<Segmentation>,
     /// What a side met, for [`Input::report`].
     notes: Vec<String>,
 }
@@ -50,7 +53,7 @@ impl Input {
             let words = ids.iter().filter(|&&id| id != EOS);
             let words = words.map(|&id| if id == UNK { "<<unk>>" } else { data.tgt_vocab.symbol(id) });
             let line = words.collect::<Vec<_>>().join(" ");
-            if remove_bpe { bpe::join(&line) } else { line }
+            if remove_bpe { segmentation::join(folder.codes.as_ref(), &line) } else { line }
         };
         let references = (0..data.len()).map(reference).collect();
         Self::new(subset.to_owned(), all(&data.src), Some((all(&data.tgt), references)), folder, Vec::new())
@@ -67,20 +70,22 @@ impl Input {
         if source == Path::new("-") && target == Some(source) {
             bail!("--source and --target cannot both be standard input; put one of them in a file");
         }
-        let codes = folder.codes.as_ref().filter(|_| segment).map(Bpe::new);
-        let pieces = |lines: &[String]| match &codes {
-            Some(codes) => codes.segment_lines(lines),
+        let codes = folder.codes.as_ref().filter(|_| segment).map(Segmentation::segmenters);
+        let pieces = |lines: &[String], side: usize| match &codes {
+            Some(codes) => codes[side].segment_lines(lines),
             None => lines.to_vec(),
         };
         let (sources, targets, notes) = read_lines(source, target)?;
-        let (src, _) = MemoryDataset::encode(&folder.source, &pieces(&sources));
+        let (src, _) = MemoryDataset::encode(&folder.source, &pieces(&sources, 0));
         let targets = targets.map(|lines| {
-            let pieces = pieces(&lines);
+            let pieces = pieces(&lines, 1);
             let (tgt, _) = MemoryDataset::encode(&folder.target, &pieces);
             let references = match (remove_bpe, &codes) {
                 (false, _) => pieces,
                 (true, Some(_)) => lines,
-                (true, None) => lines.iter().map(|line| bpe::join(line)).collect(),
+                (true, None) => {
+                    lines.iter().map(|line| segmentation::join(folder.codes.as_ref(), line)).collect()
+                },
             };
             (tgt, references)
         });
@@ -101,7 +106,7 @@ impl Input {
         let tgt = fit(tgt.unwrap_or_default(), limit, "target", &mut notes);
         let (src_vocab, tgt_vocab) = (folder.source.clone(), folder.target.clone());
         let data = ParallelDataset { src: src.into(), tgt: tgt.into(), src_vocab, tgt_vocab };
-        Ok(Self { name, data, references, notes })
+        Ok(Self { name, data, references, codes: folder.codes.clone(), notes })
     }
 
     /// Number of sentences.

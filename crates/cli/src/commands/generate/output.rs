@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use mae_data::{Vocab, bpe};
+use mae_data::{Vocab, segmentation};
 use mae_decode::Hypothesis;
 use serde::Serialize;
 
@@ -73,7 +73,7 @@ impl<'a> Printer<'a> {
 
     fn string(&self, vocab: &Vocab, ids: &[u32]) -> String {
         let line = vocab.string(ids);
-        if self.remove_bpe { bpe::join(&line) } else { line }
+        if self.remove_bpe { segmentation::join(self.input.codes.as_ref(), &line) } else { line }
     }
 
     fn tokens(&self, ids: &[u32]) -> Vec<&'a str> {
