@@ -87,7 +87,13 @@ impl Snapshot {
     }
 
     /// Writes a model folder, each file aside and then renamed.
-    pub fn save(&self, folder: &Path, source: &Vocab, target: &Vocab, codes: Option<&Segmentation>) -> Result<()> {
+    pub fn save(
+        &self,
+        folder: &Path,
+        source: &Vocab,
+        target: &Vocab,
+        codes: Option<&Segmentation>,
+    ) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
         write_tensors(&folder.join(WEIGHTS), &self.tensors, BTreeMap::new())?;
         let config = ConfigFile { format: FORMAT, model: self.config.clone() };

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use mae_data::Vocab;
 use mae_data::Segmentation;
+use mae_data::Vocab;
 use mae_model::{Translator, folder, groups};
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};

@@ -175,7 +175,11 @@ impl Args {
         match (self.bpe, &self.bpe_codes, &self.target_bpe_codes) {
             (Some(merges), ..) => {
                 let options = LearnOptions { merges, min_frequency: self.bpe_min_frequency };
-                if self.separate_bpe { BpeSource::LearnSeparately(options) } else { BpeSource::Learn(options) }
+                if self.separate_bpe {
+                    BpeSource::LearnSeparately(options)
+                } else {
+                    BpeSource::Learn(options)
+                }
             }
             (None, Some(src), Some(tgt)) => BpeSource::SeparateCodes(src.clone(), tgt.clone()),
             (None, Some(path), None) => BpeSource::Codes(path.clone()),

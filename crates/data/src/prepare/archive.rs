@@ -24,8 +24,14 @@ pub(super) fn gather(
     mut progress: impl FnMut(&str),
 ) -> Result<Vec<PathBuf>> {
     let wanted = sets.iter().flatten().map(String::as_str).collect();
-    let mut search =
-        Search { wanted, inner, orig, found: FxHashMap::default(), archives: Vec::new(), progress: &mut progress };
+    let mut search = Search {
+        wanted,
+        inner,
+        orig,
+        found: FxHashMap::default(),
+        archives: Vec::new(),
+        progress: &mut progress,
+    };
     for place in places {
         search.look_at(place, DEEPEST)?;
     }
@@ -97,7 +103,8 @@ impl Search<'_> {
     }
 
     fn extract(&mut self, source: &mut dyn Read, path: &Path) -> Result<()> {
-        let damaged = |error: std::io::Error| Error::Io { action: "unpack", path: path.to_owned(), source: error };
+        let damaged =
+            |error: std::io::Error| Error::Io { action: "unpack", path: path.to_owned(), source: error };
         let mut archive = Archive::new(source);
         for entry in archive.entries().map_err(damaged)? {
             let mut entry = entry.map_err(damaged)?;

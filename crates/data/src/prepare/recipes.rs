@@ -25,7 +25,12 @@ pub enum NewsCommentary {
 /// IWSLT14: tokens, lengths from 1 to 175 with a ratio of 1.5, lower case, every 23rd pair held out, 10,000 joint merges.
 pub fn iwslt14(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
     english_and_german(src, tgt)?;
-    let rules = TextRules { tokenize: Some(Dashes::Keep), lowercase: true, ..TextRules::default() };
+    let rules = TextRules {
+        tokenize: Some(Dashes::Keep),
+        split_last_period: true,
+        lowercase: true,
+        ..TextRules::default()
+    };
     Ok(PrepareOptions {
         source_lang: src.into(),
         target_lang: tgt.into(),
@@ -72,7 +77,7 @@ pub fn iwslt14_corpus(
 /// 250 pieces with a ratio of 1.5. One dictionary, because the recipes share embeddings.
 pub fn wmt14(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
     english_and_german(src, tgt)?;
-    let rules = TextRules { tokenize: Some(Dashes::Split), ..TextRules::default() };
+    let rules = TextRules { tokenize: Some(Dashes::Split), split_last_period: true, ..TextRules::default() };
     Ok(PrepareOptions {
         source_lang: src.into(),
         target_lang: tgt.into(),

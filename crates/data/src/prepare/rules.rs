@@ -1,9 +1,7 @@
 //! What is done to a line before it is cut into pieces.
 
 use crate::error::Result;
-use crate::moses::{
-    Dashes, Lang, NonPrinting, NormalizeOptions, Normalizer, TokenizeOptions, Tokenizer,
-};
+use crate::moses::{Dashes, Lang, NonPrinting, NormalizeOptions, Normalizer, TokenizeOptions, Tokenizer};
 
 /// Choices for one kind of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +12,9 @@ pub struct TextRules {
     pub normalize: bool,
     /// Moses' tokeniser.
     pub tokenize: Option<Dashes>,
+    /// A period at the end of a line is a token of its own even after an abbreviation, as in Moses' Perl script;
+    /// sacremoses, and so `mae tokenize`, leave it there.
+    pub split_last_period: bool,
     /// Lower case.
     pub lowercase: bool,
 }
@@ -24,7 +25,8 @@ impl TextRules {
         let moses = || lang.parse::<Lang>();
         let normalizer = match self.normalize {
             true => {
-                let options = NormalizeOptions { non_printing: NonPrinting::Blank, ..NormalizeOptions::default() };
+                let options =
+                    NormalizeOptions { non_printing: NonPrinting::Blank, ..NormalizeOptions::default() };
                 Some(Normalizer::new(moses()?, options))
             }
             false => None,
@@ -35,7 +37,8 @@ impl TextRules {
             }
             None => None,
         };
-        Ok(LineRules { straighten: self.straighten, normalizer, tokenizer, lowercase: self.lowercase })
+        let TextRules { straighten, split_last_period, lowercase, .. } = *self;
+        Ok(LineRules { straighten, normalizer, tokenizer, split_last_period, lowercase })
     }
 }
 
@@ -44,6 +47,7 @@ pub(super) struct LineRules {
     straighten: bool,
     normalizer: Option<Normalizer>,
     tokenizer: Option<Tokenizer>,
+    split_last_period: bool,
     lowercase: bool,
 }
 
@@ -55,6 +59,13 @@ impl LineRules {
         }
         if let Some(tokenizer) = &self.tokenizer {
             text = tokenizer.tokenize(&text)?;
+        }
+        if self.split_last_period
+            && text
+                .strip_suffix('.')
+                .is_some_and(|before| !before.is_empty() && !before.ends_with(['.', ' ']))
+        {
+            text.insert(text.len() - 1, ' ');
         }
         if self.lowercase {
             // Letter by letter, as Perl's `lc`: a sigma at the end of a word is one like any other.

@@ -108,7 +108,10 @@ impl<'a, 'p> Stages<'a, 'p> {
         }
         if holding.kept == holding.valid + holding.test {
             let path = &corpus.train[0].src;
-            return Err(Error::dataset(path, "no training pair is left: is the text empty, or cleaned away?"));
+            return Err(Error::dataset(
+                path,
+                "no training pair is left: is the text empty, or cleaned away?",
+            ));
         }
         train.finish()?;
         [valid, test, raw].into_iter().flatten().try_for_each(Out::finish)?;
@@ -134,7 +137,8 @@ impl<'a, 'p> Stages<'a, 'p> {
         stage: &str,
         mut take: impl FnMut(&(String, String), (String, String)) -> Result<()>,
     ) -> Result<()> {
-        let sides: [LineRules; 2] = [rules.of(&self.options.source_lang)?, rules.of(&self.options.target_lang)?];
+        let sides: [LineRules; 2] =
+            [rules.of(&self.options.source_lang)?, rules.of(&self.options.target_lang)?];
         let mut pairs = Pairs::open(text, self.options.bad_utf8)?;
         let mut done = 0;
         loop {
@@ -297,7 +301,9 @@ impl Holding {
     fn next(&mut self) -> Split {
         self.kept += 1;
         // So many of `wanted` are due by now; a pair that was cleaned away is made up for by the next.
-        let due = |wanted: u64| (u128::from(self.read) * u128::from(wanted)).div_ceil(u128::from(self.total.max(1)));
+        let due = |wanted: u64| {
+            (u128::from(self.read) * u128::from(wanted)).div_ceil(u128::from(self.total.max(1)))
+        };
         match self.how {
             HoldOut::EveryNth(n) if self.kept.is_multiple_of(n) => self.valid += 1,
             HoldOut::Sizes { valid, .. } if u128::from(self.valid) < due(valid) => self.valid += 1,

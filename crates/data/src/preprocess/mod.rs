@@ -228,7 +228,8 @@ pub fn preprocess(
     let mut writers = Vec::new();
     for (name, prefix) in options.splits() {
         let mut split = Split::open(options, name, prefix, (&src_vocab, &tgt_vocab))?;
-        split.encode_all(segmenters.as_ref(), |lines, split| progress(Progress::Encoding { split, lines }))?;
+        split
+            .encode_all(segmenters.as_ref(), |lines, split| progress(Progress::Encoding { split, lines }))?;
         report.splits.push(split.report);
         writers.extend([split.src_writer, split.tgt_writer]);
     }
@@ -261,7 +262,12 @@ type Segmenters = [Arc<Segmenter>; 2];
 
 /// A line as pieces, with dropout if it is of the training text. `side` is 0 for the source, 1 for the target: their
 /// dropout differs even where the text is the same.
-fn segment(segmenter: &Segmenter, dropout: Option<Dropout>, line: &str, (number, side): (u64, u64)) -> String {
+fn segment(
+    segmenter: &Segmenter,
+    dropout: Option<Dropout>,
+    line: &str,
+    (number, side): (u64, u64),
+) -> String {
     match dropout {
         Some(dropout) => segmenter.segment_line_dropping(line, dropout, 2 * number + side),
         None => segmenter.segment_line(line),

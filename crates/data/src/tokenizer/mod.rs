@@ -65,9 +65,11 @@ impl Tokenizer {
     pub fn segment_line(&self, line: &str) -> String {
         let rules = &*self.rules;
         let text = rules.normalizers.iter().fold(line.to_owned(), |text, step| step.apply(text));
+        if text.is_empty() {
+            return text;
+        }
         let words = rules.pre_tokenizers.iter().fold(vec![text], |words, step| {
-            let first = |i| i == 0;
-            words.iter().enumerate().flat_map(|(i, word)| step.split(word, first(i))).collect()
+            words.iter().enumerate().flat_map(|(i, word)| step.split(word, i == 0)).collect()
         });
         let mut out = String::with_capacity(line.len() * 3 / 2);
         for word in words.iter().filter(|word| !word.is_empty()) {

@@ -8,6 +8,7 @@ use super::decode::Decoder;
 use super::merge::Model;
 use super::split::{Normalizer, PreTokenizer, Prefix};
 use crate::bpe::cache::PieceCache;
+use crate::vocab::is_space;
 
 type Read<T> = Result<T, String>;
 
@@ -127,20 +128,23 @@ fn model(part: &Value) -> Read<Model> {
     let vocab = part["vocab"].as_object().ok_or("the model's `vocab` is no object")?;
     let mut ids: FxHashMap<Box<str>, u32> = FxHashMap::default();
     let mut texts: Vec<Box<str>> = Vec::new();
-    for piece in vocab.keys() {
-        if piece.contains(char::is_whitespace) {
-            return Err(format!("the piece {piece:?} has white space in it, which separates pieces here"));
-        }
+    // White space separates pieces here: those that have some in them (a tab, say) are left out, and become unknown.
+    for piece in vocab.keys().filter(|piece| !piece.contains(is_space)) {
         ids.insert(piece.as_str().into(), texts.len() as u32);
         texts.push(piece.as_str().into());
     }
     let mut merges = FxHashMap::default();
     for (rank, merge) in list(&part["merges"])?.iter().enumerate() {
-        let (left, right) = sides(merge).ok_or_else(|| format!("merge {rank}, {merge}, is not two pieces"))?;
+        let (left, right) =
+            sides(merge).ok_or_else(|| format!("merge {rank}, {merge}, is not two pieces"))?;
+        let merged = [left, right].concat();
+        if merged.contains(is_space) {
+            continue;
+        }
         let id = |piece: &str| {
             ids.get(piece).copied().ok_or_else(|| format!("merge {rank}: the vocab has no piece {piece:?}"))
         };
-        merges.insert((id(left)?, id(right)?), (rank as u32, id(&[left, right].concat())?));
+        merges.insert((id(left)?, id(right)?), (rank as u32, id(&merged)?));
     }
     Ok(Model {
         ids,

@@ -95,16 +95,18 @@ impl PreTokenizer {
 /// GPT-2's words: `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`, where the look ahead means
 /// that a run of white space leaves its last character to the word after it.
 fn byte_level_words(text: &str) -> Vec<&str> {
-    static WORD: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+")
-    });
+    static WORD: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+"));
     let (mut words, mut at) = (Vec::new(), 0);
     while let Some(found) = WORD.find_at(text, at) {
         let word = found.as_str();
         let last = word.chars().next_back().map_or(0, char::len_utf8);
         let is_blank = word.chars().all(char::is_whitespace);
-        let end =
-            if is_blank && found.end() < text.len() && word.len() > last { found.end() - last } else { found.end() };
+        let end = if is_blank && found.end() < text.len() && word.len() > last {
+            found.end() - last
+        } else {
+            found.end()
+        };
         words.push(&text[found.start()..end]);
         at = end;
     }

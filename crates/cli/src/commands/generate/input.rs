@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use mae_data::lines::Tally;
 use mae_data::pairs::detect_languages;
 use mae_data::{
-    BadUtf8, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Segmentation, Sentences, UNK, Vocab,
-    segmentation,
+    BadUtf8, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Segmentation, Sentences, UNK,
+    Vocab, segmentation,
 };
 use mae_model::folder::ModelFolder;
 
@@ -85,7 +85,7 @@ impl Input {
                 (true, Some(_)) => lines,
                 (true, None) => {
                     lines.iter().map(|line| segmentation::join(folder.codes.as_ref(), line)).collect()
-                },
+                }
             };
             (tgt, references)
         });

@@ -144,16 +144,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.corpus {
         CorpusArgs::Iwslt14(args) => {
             let common = &args.common;
-            let options = recipes::iwslt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
             let options =
-                PrepareOptions { joined_dictionary: args.joined_dictionary, ..common.choose(options, args.bpe) };
+                recipes::iwslt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
+            let options = PrepareOptions {
+                joined_dictionary: args.joined_dictionary,
+                ..common.choose(options, args.bpe)
+            };
             work(common, &options, |stages| {
                 recipes::iwslt14_corpus(&args.archive, &options, |step| show(stages, step))
             })
         }
         CorpusArgs::Wmt14(args) => {
             let common = &args.common;
-            let options = recipes::wmt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
+            let options =
+                recipes::wmt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
             let options = PrepareOptions {
                 joined_dictionary: !args.separate_dictionaries,
                 ..common.choose(options, args.bpe)
@@ -177,7 +181,8 @@ fn work(
     gather: impl FnOnce(&mut Stages) -> mae_data::Result<Corpus>,
 ) -> anyhow::Result<ExitCode> {
     let mut stages = Stages::new(common.quiet);
-    let done = gather(&mut stages).and_then(|corpus| prepare(&corpus, options, |step| show(&mut stages, step)));
+    let done =
+        gather(&mut stages).and_then(|corpus| prepare(&corpus, options, |step| show(&mut stages, step)));
     stages.finish();
     let report = done.map_err(explain)?;
     print(common, options, &report)?;
@@ -191,7 +196,12 @@ fn print(common: &Common, options: &PrepareOptions, report: &PrepareReport) -> a
     } else if !common.quiet {
         let data = options.out.join(DATA_BIN);
         writeln!(out, "{report}")?;
-        writeln!(out, "written to {}; train on it with `mae train {}`", options.out.display(), data.display())?;
+        writeln!(
+            out,
+            "written to {}; train on it with `mae train {}`",
+            options.out.display(),
+            data.display()
+        )?;
     }
     Ok(())
 }
@@ -208,7 +218,9 @@ fn show(stages: &mut Stages, step: Progress<'_>) {
 fn explain(error: mae_data::Error) -> anyhow::Error {
     match &error {
         mae_data::Error::BadUtf8 { .. } => {
-            anyhow::anyhow!("{error}\n     --replace-bad-utf8 puts U+FFFD for bad bytes and reports the lines")
+            anyhow::anyhow!(
+                "{error}\n     --replace-bad-utf8 puts U+FFFD for bad bytes and reports the lines"
+            )
         }
         mae_data::Error::Options(what) if what.starts_with("no rules for") => {
             anyhow::anyhow!("{error}\n     --tokenize none and no --normalize take the text as it is")

@@ -92,8 +92,12 @@ impl Parallel {
             Tokenize::Aggressive => Some(Dashes::Split),
             Tokenize::None => None,
         };
-        let rules =
-            TextRules { straighten: false, normalize: self.normalize, tokenize, lowercase: self.lowercase };
+        let rules = TextRules {
+            normalize: self.normalize,
+            tokenize,
+            lowercase: self.lowercase,
+            ..TextRules::default()
+        };
         let clean = CleanOptions { ratio: Some(self.ratio), ..CleanOptions::new(self.min_len, self.max_len) };
         let options = PrepareOptions {
             source_lang: self.common.source_lang.clone(),
@@ -125,7 +129,8 @@ impl Parallel {
             !train.is_empty(),
             "no training text: give --train PREFIX, or --source FILE and --target FILE"
         );
-        let one = |prefix: &Option<String>| prefix.iter().map(|prefix| self.find(prefix)).collect::<Result<_, _>>();
+        let one =
+            |prefix: &Option<String>| prefix.iter().map(|prefix| self.find(prefix)).collect::<Result<_, _>>();
         let corpus = Corpus { train, valid: one(&self.valid)?, test: one(&self.test)? };
         let ours = ["", "tmp"].map(|folder| self.common.out.join(folder));
         let texts = [&corpus.train, &corpus.valid, &corpus.test].into_iter().flatten();
