@@ -1,10 +1,57 @@
 //! Progress bars on standard error; nothing where it is not a terminal.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar over `total` things, called `what`.
 pub fn bar(total: u64, what: &str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} [{elapsed} < {eta}]")
         .expect("the template is valid");
     ProgressBar::new(total).with_style(style).with_prefix(what.to_owned())
+}
+
+/// One bar at a time, for the stage at hand of long work.
+pub struct Stages {
+    quiet: bool,
+    stage: String,
+    bar: ProgressBar,
+}
+
+impl Stages {
+    /// No bar yet, and none ever where `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        Self { quiet, stage: String::new(), bar: ProgressBar::hidden() }
+    }
+
+    /// A stage of lines, nobody knows how many.
+    pub fn lines(&mut self, stage: &str, done: u64) {
+        if stage != self.stage {
+            let style =
+                ProgressStyle::with_template("{prefix} {spinner} {human_pos} lines [{elapsed}, {per_sec}]");
+            let style = style.expect("the template is valid");
+            self.enter(stage, ProgressBar::new_spinner().with_style(style).with_prefix(stage.to_owned()));
+        }
+        self.bar.set_position(done);
+        self.bar.tick();
+    }
+
+    /// A stage of so many steps.
+    pub fn steps(&mut self, stage: &str, done: u64, total: u64) {
+        if stage != self.stage {
+            self.enter(stage, bar(total, stage));
+        }
+        self.bar.set_position(done);
+    }
+
+    fn enter(&mut self, stage: &str, bar: ProgressBar) {
+        self.finish();
+        if self.quiet {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        (self.bar, self.stage) = (bar, stage.to_owned());
+    }
+
+    /// Takes the last bar away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
 }

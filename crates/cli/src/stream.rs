@@ -35,6 +35,16 @@ pub fn map_lines(
     what: &'static str,
     work: impl Fn(&str) -> mae_data::Result<String> + Sync,
 ) -> anyhow::Result<()> {
+    map_numbered_lines(files, what, |_, line| work(line))
+}
+
+/// The same, where `work` is also told how many lines of all files came before.
+pub fn map_numbered_lines(
+    files: &Files,
+    what: &'static str,
+    work: impl Fn(u64, &str) -> mae_data::Result<String> + Sync,
+) -> anyhow::Result<()> {
+    let mut earlier_files = 0;
     let mut out = Output::open(files.output.as_deref())?;
     let bar = spinner(what, files.output.is_none() && io::stdout().is_terminal());
     let chunk = if files.line_buffered { 1 } else { CHUNK };
@@ -44,7 +54,8 @@ pub fn map_lines(
             let before = reader.lines_read();
             // What was read before a bad line is written before the complaint.
             let (lines, failed) = read_chunk(&mut reader, chunk);
-            let done: Vec<_> = lines.par_iter().map(|line| work(line)).collect();
+            let number = |i: usize| earlier_files + before + i as u64;
+            let done: Vec<_> = lines.par_iter().enumerate().map(|(i, line)| work(number(i), line)).collect();
             for (i, line) in done.into_iter().enumerate() {
                 let line = line.with_context(|| {
                     format!("{}, line {}", reader.path().display(), before + i as u64 + 1)
@@ -66,6 +77,7 @@ pub fn map_lines(
                 break;
             }
         }
+        earlier_files += reader.lines_read();
         if !reader.issues().is_empty() {
             bar.suspend(|| eprintln!("mae: {}: {}", reader.path().display(), reader.issues()));
         }
@@ -84,7 +96,8 @@ pub fn spinner(what: &'static str, hidden: bool) -> ProgressBar {
     ProgressBar::new_spinner().with_style(style).with_prefix(what)
 }
 
-fn open(path: &Path, replace: bool) -> anyhow::Result<LineReader> {
+/// Opens a text; `-` is standard input.
+pub fn open(path: &Path, replace: bool) -> anyhow::Result<LineReader> {
     let policy = if replace { BadUtf8::Replace } else { BadUtf8::Error };
     Ok(if path.as_os_str() == "-" {
         LineReader::new("standard input", BufReader::new(io::stdin()), policy)
@@ -111,14 +124,15 @@ fn read_chunk(reader: &mut LineReader, n: usize) -> (Vec<String>, Option<mae_dat
 }
 
 /// Standard output, or a file that is written aside and renamed at the end.
-struct Output {
+pub struct Output {
     out: BufWriter<Box<dyn Write>>,
     /// The file written, and its name at the end.
     file: Option<(PathBuf, PathBuf)>,
 }
 
 impl Output {
-    fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+    /// Opens the file aside, or standard output.
+    pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else {
             return Ok(Self { out: BufWriter::new(Box::new(io::stdout())), file: None });
         };
@@ -130,7 +144,7 @@ impl Output {
     }
 
     /// Writes a line; false if nobody reads any more.
-    fn line(&mut self, line: &str) -> anyhow::Result<bool> {
+    pub fn line(&mut self, line: &str) -> anyhow::Result<bool> {
         match writeln!(self.out, "{line}") {
             Err(error) if self.file.is_none() && error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             written => written.with_context(|| format!("cannot write {}", self.name())).map(|()| true),
@@ -144,7 +158,8 @@ impl Output {
         }
     }
 
-    fn finish(mut self) -> anyhow::Result<()> {
+    /// All is written: the file gets its name.
+    pub fn finish(mut self) -> anyhow::Result<()> {
         self.flush()?;
         let Some((aside, path)) = self.file.take() else { return Ok(()) };
         fs::rename(&aside, &path)

@@ -22,3 +22,42 @@ pub(crate) fn aside(path: &Path) -> PathBuf {
     name.push(".tmp");
     PathBuf::from(name)
 }
+
+/// A file of lines that is written aside; it goes away again if it is not finished.
+pub(crate) struct TextFile {
+    path: PathBuf,
+    out: Option<BufWriter<File>>,
+}
+
+impl TextFile {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let file = File::create(aside(path)).map_err(Error::io("create", &aside(path)))?;
+        Ok(Self { path: path.to_owned(), out: Some(BufWriter::new(file)) })
+    }
+
+    pub(crate) fn line(&mut self, line: &str) -> Result<()> {
+        let Some(out) = &mut self.out else { return Ok(()) };
+        writeln!(out, "{line}").map_err(Error::io("write", &aside(&self.path)))
+    }
+
+    /// The bytes of another file, whole.
+    pub(crate) fn copy(&mut self, from: &mut impl io::Read) -> io::Result<u64> {
+        self.out.as_mut().map_or(Ok(0), |out| io::copy(from, out))
+    }
+
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let aside = aside(&self.path);
+        if let Some(mut out) = self.out.take() {
+            out.flush().map_err(Error::io("write", &aside))?;
+        }
+        fs::rename(&aside, &self.path).map_err(Error::io("rename", &aside))
+    }
+}
+
+impl Drop for TextFile {
+    fn drop(&mut self) {
+        if self.out.take().is_some() {
+            fs::remove_file(aside(&self.path)).ok();
+        }
+    }
+}

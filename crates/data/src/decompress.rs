@@ -33,6 +33,19 @@ pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     }
 }
 
+/// Decodes a stream inside another file; only its first bytes tell what it is.
+pub(crate) fn decode<'a>(source: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
+    let mut source = BufReader::with_capacity(BUFFER, source);
+    let head = source.fill_buf()?;
+    Ok(if head.starts_with(GZIP_MAGIC) {
+        Box::new(MultiGzDecoder::new(source))
+    } else if head.starts_with(ZSTD_MAGIC) || is_skippable(head) {
+        Box::new(ZstdFrames::new(source))
+    } else {
+        Box::new(source)
+    })
+}
+
 /// zstd's skippable frames start with 0x184D2A5? (little endian).
 fn is_skippable(head: &[u8]) -> bool {
     matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])

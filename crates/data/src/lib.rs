@@ -5,6 +5,8 @@
 //! | [`lines`] | text lines from plain, gzip and zstd files; what was repaired is counted |
 //! | [`vocab`] | fairseq's `Dictionary` and `dict.txt` |
 //! | [`bpe`] | byte-pair encoding as `subword-nmt` does it: learn, apply, join |
+//! | [`tokenizer`] | Hugging Face's `tokenizer.json`, where it is byte-pair encoding |
+//! | [`segmentation`] | codes or tokeniser of a folder: text to pieces and back |
 //! | [`dataset`] | memory-mapped token ids in fairseq's `.bin`/`.idx` format |
 //! | [`pairs`] | two sides with their vocabularies: a binarised folder, or lines in memory |
 //! | [`sampler`] | which sentences make a batch, from (seed, epoch) alone |
@@ -13,6 +15,7 @@
 //! | [`blocks`] | one stream cut into blocks, for language models |
 //! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for English and German |
 //! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
+//! | [`mod@prepare`] | a corpus as it was downloaded to splits, codes and a binarised folder |
 //! | [`error`] | what can go wrong, with the place and the remedy |
 
 #![deny(unsafe_code)]
@@ -29,8 +32,11 @@ pub mod lines;
 mod mersenne;
 pub mod moses;
 pub mod pairs;
+pub mod prepare;
 pub mod preprocess;
 pub mod sampler;
+pub mod segmentation;
+pub mod tokenizer;
 pub mod vocab;
 
 pub use batch::PackedBatch;
@@ -42,4 +48,6 @@ pub use lines::{BadUtf8, LineReader, ParallelLines};
 pub use pairs::{MemoryDataset, ParallelDataset, Sentences};
 pub use preprocess::{PreprocessOptions, preprocess};
 pub use sampler::{BatchSampler, SamplerOptions};
+pub use segmentation::{Segmentation, Segmenter};
+pub use tokenizer::Tokenizer;
 pub use vocab::{BOS, EOS, PAD, UNK, Vocab};

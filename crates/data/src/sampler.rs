@@ -208,11 +208,12 @@ pub fn subset(sentences: usize, fraction: f64, seed: u64) -> Vec<u32> {
 }
 
 /// xoshiro256** (Blackman and Vigna 2018), seeded by SplitMix64.
-struct Rng([u64; 4]);
+pub(crate) struct Rng([u64; 4]);
 
 impl Rng {
-    fn new(seed: u64, epoch: u64) -> Self {
-        let mut state = split_mix(seed).wrapping_add(epoch);
+    /// The numbers of a stream, an epoch or a line, under a seed.
+    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+        let mut state = split_mix(seed).wrapping_add(stream);
         Self(std::array::from_fn(|_| {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             split_mix(state)
@@ -230,6 +231,11 @@ impl Rng {
         s[2] ^= t;
         s[3] = s[3].rotate_left(45);
         result
+    }
+
+    /// A number from 0 to 1, without 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// A number below `n`, each equally likely (Lemire 2019).

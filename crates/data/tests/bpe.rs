@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use common::{Folder, Random};
-use mae_data::bpe::{Bpe, Codes, LearnOptions, PieceSet, Version, WordCounts, join, learn};
+use mae_data::bpe::{Bpe, Codes, Dropout, LearnOptions, PieceSet, Version, WordCounts, join, learn};
 use mae_data::error::Error;
 use mae_data::lines::BadUtf8;
 
@@ -156,4 +156,38 @@ fn codes_files_are_checked() {
     }
     let said = PieceSet::load(folder.write("pieces", "a@@ 3\nb\n"), 1).unwrap_err().to_string();
     assert!(said.contains("line 2: expected `piece count`"), "{said}");
+}
+
+#[test]
+fn dropout_depends_on_seed_and_place_alone() {
+    let bpe = Bpe::new(&Codes::load(golden("codes")).unwrap());
+    let lines = golden_lines("corpus.de");
+    let cut = |probability: f64, seed: u64| -> Vec<String> {
+        let dropout = Dropout::new(probability, seed).unwrap();
+        (0..).zip(&lines).map(|(place, line)| bpe.segment_line_dropping(line, dropout, place)).collect()
+    };
+    assert_eq!(cut(0.0, 1), golden_lines("corpus.de.bpe"));
+    assert_eq!(cut(0.2, 1), cut(0.2, 1));
+    assert_ne!(cut(0.2, 1), cut(0.2, 2));
+    for (found, line) in cut(0.3, 4).iter().zip(&lines) {
+        assert_eq!(join(found).trim_end(), join(&bpe.segment_line(line)).trim_end());
+    }
+    let pieces = |cut: &[String]| cut.iter().map(|line| line.split(' ').count()).sum::<usize>();
+    let counts = [0.0, 0.1, 0.5, 1.0].map(|probability| pieces(&cut(probability, 3)));
+    assert!(counts.is_sorted_by(|a, b| a < b), "{counts:?}");
+    // Where every merge is skipped, characters are left.
+    assert_eq!(cut(1.0, 1)[0].replace("@@ ", ""), lines[0]);
+    assert!(bpe.segment_line_dropping("abc", Dropout::new(1.0, 1).unwrap(), 0) == "a@@ b@@ c");
+    assert!(Dropout::new(1.5, 0).unwrap_err().to_string().contains("1.5"));
+}
+
+/// One merge, one place: each draw is seen, so the share of words that stay cut is the probability.
+#[test]
+fn dropout_skips_as_often_as_it_says() {
+    let bpe = Bpe::new(&codes(&[("a", "b</w>")], Version::V0_2));
+    let dropout = Dropout::new(0.25, 9).unwrap();
+    let line = vec!["ab"; 40_000].join(" ");
+    let cut = bpe.segment_line_dropping(&line, dropout, 0).matches("@@").count();
+    // Four standard deviations of a binomial count are 346.
+    assert!((9_654..=10_346).contains(&cut), "{cut}");
 }

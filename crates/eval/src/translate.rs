@@ -1,7 +1,9 @@
 //! A whole set of sources to text.
 
 use mae_data::sampler::{Order, TooLong};
-use mae_data::{BatchSampler, EOS, PackedBatch, SamplerOptions, Sentences, Vocab, bpe};
+use mae_data::{
+    BatchSampler, EOS, PackedBatch, SamplerOptions, Segmentation, Sentences, Vocab, segmentation,
+};
 use mae_decode::{SearchOptions, Searcher};
 use mae_model::{ExpertMode, Translator};
 use mae_train::Result;
@@ -9,12 +11,12 @@ use mae_train::Result;
 /// Rows of a decoding step at most: sentences times beam.
 const MAX_ROWS: usize = 640;
 
-/// The best translation of each source, BPE pieces joined, in order. A source longer than the model's positions gives
+/// The best translation of each source, the pieces that `codes` made joined, in order. A source longer than the model's positions gives
 /// an empty line.
 pub fn translate(
     model: &Translator,
     sources: &Sentences,
-    vocab: &Vocab,
+    (vocab, codes): (&Vocab, Option<&Segmentation>),
     options: &SearchOptions,
     mode: &ExpertMode,
 ) -> Result<Vec<String>> {
@@ -36,15 +38,15 @@ pub fn translate(
         let found = searcher.search(&PackedBatch::from_sources(sources, &ids))?;
         for (id, hypotheses) in ids.iter().zip(found) {
             if let Some(best) = hypotheses.first() {
-                lines[*id as usize] = text(vocab, &best.tokens);
+                lines[*id as usize] = text(vocab, codes, &best.tokens);
             }
         }
     }
     Ok(lines)
 }
 
-/// Ids as text, without the end mark, BPE pieces joined.
-pub fn text(vocab: &Vocab, ids: &[u32]) -> String {
+/// Ids as text, without the end mark, the pieces that `codes` made joined.
+pub fn text(vocab: &Vocab, codes: Option<&Segmentation>, ids: &[u32]) -> String {
     let words: Vec<&str> = ids.iter().filter(|&&id| id != EOS).map(|&id| vocab.symbol(id)).collect();
-    bpe::join(&words.join(" "))
+    segmentation::join(codes, &words.join(" "))
 }

@@ -1,6 +1,6 @@
-//! BLEU of the development set while training: fairseq's, on whitespace tokens with BPE pieces joined.
+//! BLEU of the development set while training: fairseq's, on whitespace tokens with pieces joined.
 
-use mae_data::ParallelDataset;
+use mae_data::{ParallelDataset, Segmentation};
 use mae_decode::SearchOptions;
 use mae_model::{ExpertMode, Translator};
 use mae_train::validate::Validator;
@@ -11,21 +11,23 @@ use crate::translate::{text, translate};
 /// Translates the development set and scores it.
 pub struct BleuValidator<'a> {
     data: &'a ParallelDataset,
+    codes: Option<&'a Segmentation>,
     references: Vec<String>,
     options: SearchOptions,
 }
 
 impl<'a> BleuValidator<'a> {
-    /// Of `data`, with this beam.
-    pub fn new(data: &'a ParallelDataset, beam: usize) -> Self {
-        let references = (0..data.len()).map(|i| text(&data.tgt_vocab, &data.tgt.get(i))).collect();
-        Self { data, references, options: SearchOptions { beam, ..SearchOptions::default() } }
+    /// Of `data`, whose pieces `codes` made, with this beam.
+    pub fn new(data: &'a ParallelDataset, codes: Option<&'a Segmentation>, beam: usize) -> Self {
+        let references = (0..data.len()).map(|i| text(&data.tgt_vocab, codes, &data.tgt.get(i))).collect();
+        Self { data, codes, references, options: SearchOptions { beam, ..SearchOptions::default() } }
     }
 }
 
 impl Validator for BleuValidator<'_> {
     fn bleu(&mut self, model: &Translator) -> Result<f64, String> {
-        let lines = translate(model, &self.data.src, &self.data.tgt_vocab, &self.options, &ExpertMode::Mix)
+        let side = (&*self.data.tgt_vocab, self.codes);
+        let lines = translate(model, &self.data.src, side, &self.options, &ExpertMode::Mix)
             .map_err(|e| e.to_string())?;
         let mut stats = BleuStats::new(BleuConfig::fairseq());
         for (line, reference) in lines.iter().zip(&self.references) {

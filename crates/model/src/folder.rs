@@ -1,12 +1,11 @@
 //! A model folder: `model.safetensors`, `config.toml`, `dict.src.txt`, `dict.tgt.txt` and, where the text was
-//! segmented, `bpe.codes`. Described in `docs/formats.md`, so that outsiders can write one.
+//! segmented, the files of a [`Segmentation`]. Described in `docs/formats.md`, so that outsiders can write one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use mae_data::Vocab;
-use mae_data::bpe::Codes;
+use mae_data::{Segmentation, Vocab};
 use mae_engine::{Device, GroupSet, Params};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::de::DeserializeOwned;
@@ -26,8 +25,6 @@ pub const CONFIG: &str = "config.toml";
 pub const SOURCE_DICT: &str = "dict.src.txt";
 /// Target dictionary.
 pub const TARGET_DICT: &str = "dict.tgt.txt";
-/// BPE codes, if any.
-pub const CODES: &str = "bpe.codes";
 /// The format this version reads and writes.
 pub const FORMAT: u32 = 1;
 
@@ -76,8 +73,8 @@ pub struct ModelFolder {
     pub source: Arc<Vocab>,
     /// Target dictionary.
     pub target: Arc<Vocab>,
-    /// Segmentation of both sides, if the folder holds codes.
-    pub codes: Option<Codes>,
+    /// Segmentation of both sides, if the folder holds codes or a tokeniser.
+    pub codes: Option<Segmentation>,
 }
 
 impl ModelFolder {
@@ -89,7 +86,8 @@ impl ModelFolder {
         check_sharing(&config, &source, &target)?;
         let mut model = Translator::zeroed(&config, [source.len(), target.len()], device)?;
         load_weights(&folder.join(WEIGHTS), model.params_mut())?;
-        Ok(Self { model, source, target, codes: load_codes(folder)? })
+        let codes = Segmentation::load(folder)?;
+        Ok(Self { model, source, target, codes })
     }
 
     /// Writes all files into `folder`, which is made if need be.
@@ -104,7 +102,7 @@ pub fn save(
     model: &Translator,
     source: &Vocab,
     target: &Vocab,
-    codes: Option<&Codes>,
+    codes: Option<&Segmentation>,
 ) -> Result<()> {
     Snapshot::of(model).save(folder, source, target, codes)
 }
@@ -134,25 +132,29 @@ impl Snapshot {
     }
 
     /// Writes a model folder, each file aside and then renamed.
-    pub fn save(&self, folder: &Path, source: &Vocab, target: &Vocab, codes: Option<&Codes>) -> Result<()> {
+    pub fn save(
+        &self,
+        folder: &Path,
+        source: &Vocab,
+        target: &Vocab,
+        codes: Option<&Segmentation>,
+    ) -> Result<()> {
         self.write(folder, &[(SOURCE_DICT, source), (TARGET_DICT, target)], codes)
     }
 
     /// Writes the folder of a language model, each file aside and then renamed.
-    pub fn save_lm(&self, folder: &Path, dict: &Vocab, codes: Option<&Codes>) -> Result<()> {
+    pub fn save_lm(&self, folder: &Path, dict: &Vocab, codes: Option<&Segmentation>) -> Result<()> {
         self.write(folder, &[(DICT, dict)], codes)
     }
 
-    fn write(&self, folder: &Path, dicts: &[(&str, &Vocab)], codes: Option<&Codes>) -> Result<()> {
+    fn write(&self, folder: &Path, dicts: &[(&str, &Vocab)], codes: Option<&Segmentation>) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
         write_tensors(&folder.join(WEIGHTS), &self.tensors, BTreeMap::new())?;
         write_aside(&folder.join(CONFIG), self.config.as_bytes())?;
         for (name, dict) in dicts {
             dict.save(folder.join(name))?;
         }
-        if let Some(codes) = codes {
-            codes.save(folder.join(CODES))?;
-        }
+        Segmentation::save(codes, folder)?;
         Ok(())
     }
 }
@@ -202,12 +204,6 @@ fn header(path: &Path, text: &str) -> Result<Header> {
         return Err(parse(message));
     }
     Ok(header)
-}
-
-/// The BPE codes of a model folder, if it has any.
-pub(crate) fn load_codes(folder: &Path) -> Result<Option<Codes>> {
-    let path = folder.join(CODES);
-    Ok(if path.exists() { Some(Codes::load(&path)?) } else { None })
 }
 
 /// Sets all parameters from a file; refuses, naming the key, anything missing, extra or of another shape.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use mae_data::Segmentation;
 use mae_data::Vocab;
-use mae_data::bpe::Codes;
 use mae_model::{Translator, folder, groups};
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
@@ -61,8 +61,8 @@ pub struct TextSide {
     pub source: Arc<Vocab>,
     /// Target dictionary.
     pub target: Arc<Vocab>,
-    /// BPE codes.
-    pub codes: Option<Codes>,
+    /// How text is cut.
+    pub codes: Option<Segmentation>,
 }
 
 /// A model as it was at some moment, ready to be written while training goes on.

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use mae_data::Vocab;
-use mae_data::bpe::Codes;
+use mae_data::{Segmentation, Vocab, segmentation};
 use mae_engine::GroupSet;
 use mae_model::{ModelConfig, Translator, folder, groups};
 
@@ -29,11 +28,10 @@ pub fn load(path: &Path, model: &mut Translator, text: &TextSide) -> Result<Gate
     {
         faults.extend(dictionary_fault(side, &Vocab::load(path.join(name))?, ours));
     }
-    let codes = path.join(folder::CODES);
-    if let (true, Some(ours)) = (codes.exists(), &text.codes)
-        && Codes::load(&codes)? != *ours
+    if let (Some(theirs), Some(ours)) = (Segmentation::load(path)?, &text.codes)
+        && theirs != *ours
     {
-        faults.push(format!("the data was segmented with other BPE codes than {}", folder::CODES));
+        faults.push("the data was segmented in another way (BPE codes, tokenizer.json)".into());
     }
     if faults.iter().any(|fault| fault.contains("the data")) {
         faults.push(format!(
@@ -41,7 +39,7 @@ pub fn load(path: &Path, model: &mut Translator, text: &TextSide) -> Result<Gate
             path.display(),
             folder::SOURCE_DICT,
             folder::TARGET_DICT,
-            folder::CODES
+            segmentation::CODES
         ));
     }
     if !faults.is_empty() {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
-use mae_data::bpe::Codes;
+use mae_data::Segmentation;
 use mae_data::sampler::{TooLong, subset};
 use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
 
@@ -30,8 +30,8 @@ pub struct Trainer<'a> {
     pub train: &'a ParallelDataset,
     /// Development set, if there is one.
     pub valid: Option<&'a ParallelDataset>,
-    /// BPE codes to store with the model.
-    pub codes: Option<&'a Codes>,
+    /// How text is cut, to store with the model.
+    pub codes: Option<&'a Segmentation>,
     /// Where checkpoints and the log go.
     pub folder: PathBuf,
     /// Where TensorBoard's files go, if anywhere.

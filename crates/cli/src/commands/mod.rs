@@ -1,5 +1,6 @@
 //! One file per command: its arguments and what it does with them.
 
+pub mod apply_bpe;
 pub mod average;
 pub mod bench;
 pub mod clean_corpus;
@@ -7,7 +8,9 @@ pub mod detokenize;
 pub mod doctor;
 pub mod generate;
 pub mod interactive;
+pub mod learn_bpe;
 pub mod normalize;
+pub mod prepare;
 pub mod preprocess;
 pub mod quickstart;
 pub mod score;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use mae_data::bpe::LearnOptions;
+use mae_data::bpe::{Dropout, LearnOptions};
 use mae_data::preprocess::{BpeSource, LinePolicy, Policies, PreprocessReport, Progress};
 use mae_data::{BadUtf8, Error, PreprocessOptions, preprocess};
+
+use crate::progress::Stages;
 
 const EXAMPLE: &str = "\
 Example: train.de, train.en and the like are tokenised text, one sentence per line, line n of one
@@ -28,7 +29,7 @@ The folder is fairseq's: either program reads what the other has written.";
 /// Turn text into dictionaries and token ids: fairseq-preprocess, with BPE on the way if wanted.
 ///
 /// Reads PREFIX.LANG, also compressed (PREFIX.LANG.gz, PREFIX.LANG.zst), and writes dict.LANG.txt,
-/// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, bpe.codes: all of them when everything is through, or none.
+/// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, its codes or tokenizer.json: all of them when everything is through, or none.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Args {
@@ -82,6 +83,22 @@ pub struct Args {
     /// Segment all texts with the merges in this file (subword-nmt's codes, version 0.1 or 0.2).
     #[arg(long, value_name = "FILE", conflicts_with = "bpe", help_heading = "Byte-pair encoding")]
     bpe_codes: Option<PathBuf>,
+    /// With --bpe: learn N merges on each side for itself.
+    #[arg(long, requires = "bpe", help_heading = "Byte-pair encoding")]
+    separate_bpe: bool,
+    /// Merges of the target, where --bpe-codes are those of the source alone.
+    #[arg(long, value_name = "FILE", requires = "bpe_codes", help_heading = "Byte-pair encoding")]
+    target_bpe_codes: Option<PathBuf>,
+    /// Cut all texts with this tokenizer.json of Hugging Face's `tokenizers`; dictionaries hold the pieces of the
+    /// training text.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bpe", "bpe_codes"], help_heading = "Byte-pair encoding")]
+    tokenizer: Option<PathBuf>,
+    /// Skip each merge at each step with this probability, in the training text only (BPE dropout).
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Byte-pair encoding")]
+    bpe_dropout: f64,
+    /// Seed of --bpe-dropout.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Byte-pair encoding")]
+    seed: u64,
     /// Stop learning when no pair of symbols occurs N times.
     #[arg(
         long,
@@ -151,19 +168,32 @@ impl From<OnLine> for LinePolicy {
 }
 
 impl Args {
-    fn options(&self) -> PreprocessOptions {
-        let bpe = match (self.bpe, &self.bpe_codes) {
-            (Some(merges), _) => {
-                BpeSource::Learn(LearnOptions { merges, min_frequency: self.bpe_min_frequency })
+    fn segmentation(&self) -> BpeSource {
+        if let Some(path) = &self.tokenizer {
+            return BpeSource::Tokenizer(path.clone());
+        }
+        match (self.bpe, &self.bpe_codes, &self.target_bpe_codes) {
+            (Some(merges), ..) => {
+                let options = LearnOptions { merges, min_frequency: self.bpe_min_frequency };
+                if self.separate_bpe {
+                    BpeSource::LearnSeparately(options)
+                } else {
+                    BpeSource::Learn(options)
+                }
             }
-            (None, Some(path)) => BpeSource::Codes(path.clone()),
-            (None, None) => BpeSource::None,
-        };
+            (None, Some(src), Some(tgt)) => BpeSource::SeparateCodes(src.clone(), tgt.clone()),
+            (None, Some(path), None) => BpeSource::Codes(path.clone()),
+            (None, None, _) => BpeSource::None,
+        }
+    }
+
+    fn options(&self) -> mae_data::Result<PreprocessOptions> {
+        let dropout = Dropout::new(self.bpe_dropout, self.seed)?;
         let bad_utf8 = match self.bad_utf8 {
             OnBadUtf8::Error => BadUtf8::Error,
             OnBadUtf8::Replace => BadUtf8::Replace,
         };
-        PreprocessOptions {
+        Ok(PreprocessOptions {
             trainpref: self.trainpref.clone(),
             validpref: self.validpref.clone(),
             testpref: self.testpref.clone(),
@@ -175,27 +205,28 @@ impl Args {
             thresholdsrc: self.thresholdsrc,
             thresholdtgt: self.thresholdtgt,
             padding_factor: self.padding_factor,
-            bpe,
+            bpe: self.segmentation(),
+            dropout: (self.bpe_dropout > 0.0).then_some(dropout),
             bad_utf8,
             empty: Policies { train: self.empty_train.into(), eval: self.empty_eval.into() },
             max_line_tokens: self.max_line_tokens,
             too_long: Policies { train: self.long_train.into(), eval: self.long_eval.into() },
             ..PreprocessOptions::new(&self.source_lang, &self.target_lang, &self.destdir)
-        }
+        })
     }
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let options = args.options();
-    let mut bars = Bars::new(args.quiet);
-    let mut work = || preprocess(&options, |progress| bars.show(progress));
+    let options = args.options().map_err(explain)?;
+    let mut stages = Stages::new(args.quiet);
+    let mut work = || preprocess(&options, |progress| show(&mut stages, progress));
     let done = match args.workers {
         // fairseq's default, 1, and its 0 say nothing about this machine.
         None | Some(0 | 1) => work(),
         Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads).build()?.install(work),
     };
-    bars.finish();
+    stages.finish();
     let report = done.map_err(explain)?;
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -217,7 +248,7 @@ fn print(out: &mut impl Write, args: &Args, report: &PreprocessReport) -> std::i
 }
 
 /// Adds to an error the flag that gets around it.
-fn explain(error: Error) -> anyhow::Error {
+pub fn explain(error: Error) -> anyhow::Error {
     let hint = match &error {
         Error::BadUtf8 { .. } => "--bad-utf8 replace puts U+FFFD for bad bytes and reports the lines",
         Error::Refused { .. } => "the flags are --empty-train, --empty-eval, --long-train and --long-eval",
@@ -230,57 +261,11 @@ fn explain(error: Error) -> anyhow::Error {
     anyhow::anyhow!("{error}\n     {hint}")
 }
 
-/// One bar at a time, for the stage at hand.
-struct Bars {
-    quiet: bool,
-    stage: String,
-    bar: ProgressBar,
-}
-
-impl Bars {
-    fn new(quiet: bool) -> Self {
-        Self { quiet, stage: String::new(), bar: ProgressBar::hidden() }
+/// Shows the stage that preprocessing is at.
+pub fn show(stages: &mut Stages, progress: Progress<'_>) {
+    match progress {
+        Progress::Counting { path } => stages.lines(&format!("counting words of {}", path.display()), 0),
+        Progress::Learning { done, total } => stages.steps("learning merges", done as u64, total as u64),
+        Progress::Encoding { split, lines } => stages.lines(&format!("encoding {split}"), lines),
     }
-
-    fn show(&mut self, progress: Progress<'_>) {
-        match progress {
-            Progress::Counting { path } => {
-                self.enter(format!("counting words of {}", path.display()), None);
-                self.bar.tick();
-            }
-            Progress::Learning { done, total } => {
-                self.enter("learning merges".into(), Some(total as u64));
-                self.bar.set_position(done as u64);
-            }
-            Progress::Encoding { split, lines } => {
-                self.enter(format!("encoding {split}"), None);
-                self.bar.set_position(lines);
-            }
-        }
-    }
-
-    /// Goes on to another stage, of `total` steps or of nobody knows how many.
-    fn enter(&mut self, stage: String, total: Option<u64>) {
-        if stage == self.stage {
-            return;
-        }
-        self.finish();
-        self.bar = match total {
-            Some(total) => crate::progress::bar(total, &stage),
-            None => ProgressBar::new_spinner().with_style(spinner()).with_prefix(stage.clone()),
-        };
-        if self.quiet {
-            self.bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        self.stage = stage;
-    }
-
-    fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-fn spinner() -> ProgressStyle {
-    ProgressStyle::with_template("{prefix} {spinner} {human_pos} lines [{elapsed}]")
-        .expect("the template is valid")
 }

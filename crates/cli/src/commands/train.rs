@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
-use mae_data::bpe::Codes;
+use mae_data::Segmentation;
 use mae_data::pairs::detect_languages;
 use mae_data::{IndexedDataset, ParallelDataset};
 use mae_eval::validator::BleuValidator;
@@ -104,8 +104,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         eprintln!("mae: {} has no `{}` set: training without validation", data.display(), args.valid_subset);
         None
     };
-    let codes_path = data.join(folder::CODES);
-    let codes = if codes_path.exists() { Some(Codes::load(&codes_path)?) } else { None };
+    let codes = Segmentation::load(data)?;
     let outcome = train_and_show(&args, data, config, &train, valid.as_ref(), codes.as_ref())?;
     if outcome == Outcome::Interrupted {
         eprintln!("mae: stopped and saved; the same command goes on from here");
@@ -133,7 +132,7 @@ fn train_and_show(
     config: RunConfig,
     train: &ParallelDataset,
     valid: Option<&ParallelDataset>,
-    codes: Option<&Codes>,
+    codes: Option<&Segmentation>,
 ) -> Result<Outcome> {
     let resets = args.resets.resets();
     ensure!(
@@ -175,7 +174,7 @@ fn train_and_show(
     }
     let validator = match (config.train.eval_bleu_beam, valid) {
         (beam, Some(valid)) if beam > 0 => {
-            Some(Box::new(BleuValidator::new(valid, beam)) as Box<dyn Validator>)
+            Some(Box::new(BleuValidator::new(valid, codes, beam)) as Box<dyn Validator>)
         }
         _ => None,
     };

@@ -84,8 +84,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if !(0.0..1.0).contains(&args.label_smoothing) || args.max_tokens == 0 || args.beam == 0 {
         bail!("--label-smoothing must be in [0, 1), --max-tokens and --beam above 0");
     }
-    let ModelFolder { model, source, target, .. } = ModelFolder::load(&args.model, &args.device.open()?)
-        .with_context(|| format!("model {}", args.model.display()))?;
+    let ModelFolder { model, source, target, codes } =
+        ModelFolder::load(&args.model, &args.device.open()?)
+            .with_context(|| format!("model {}", args.model.display()))?;
     let (from, to) = match (&args.source_lang, &args.target_lang) {
         (Some(from), Some(to)) => (from.clone(), to.clone()),
         _ => detect_languages(&args.data)?,
@@ -111,7 +112,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             );
         }
         let found = development_loss(&model, &data, &config)?;
-        let bleu = args.bleu.then(|| BleuValidator::new(&data, args.beam).bleu(&model));
+        let bleu = args.bleu.then(|| BleuValidator::new(&data, codes.as_ref(), args.beam).bleu(&model));
         let report = Report {
             split,
             sentences: found.sentences,

@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use mae_data::bpe::{Bpe, Codes, LearnOptions, WordCounts, learn};
+use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
 use mae_data::vocab::VocabOptions;
-use mae_data::{ParallelDataset, Vocab};
+use mae_data::{ParallelDataset, Segmentation, Vocab};
 use mae_decode::SearchOptions;
 use mae_engine::Device;
 use mae_eval::bleu::{BleuConfig, BleuStats, exact_match};
@@ -78,7 +78,7 @@ pub struct Prepared {
     train: ParallelDataset,
     test: ParallelDataset,
     held_out: Vec<Pair>,
-    codes: Codes,
+    codes: Segmentation,
 }
 
 impl Quickstart {
@@ -122,7 +122,7 @@ impl Quickstart {
         let vocab = Arc::new(Vocab::from_counts(pieces.iter(), VocabOptions::default()));
         let train = ParallelDataset::from_lines(&encoded[0], &encoded[1], vocab.clone(), vocab.clone())?;
         let test = ParallelDataset::from_lines(&encoded[2], &encoded[3], vocab.clone(), vocab)?;
-        Ok(Prepared { train, test, held_out, codes })
+        Ok(Prepared { train, test, held_out, codes: codes.into() })
     }
 
     /// Trains `system`, translates the held-out lines, looks at the gates.
@@ -161,7 +161,13 @@ impl Quickstart {
         bar.finish_and_clear();
         let model = learner.model;
         let options = SearchOptions { max_len_a: 2.0, max_len_b: 10, ..SearchOptions::default() };
-        let lines = translate(&model, &data.test.src, &data.test.tgt_vocab, &options, &ExpertMode::Mix)?;
+        let lines = translate(
+            &model,
+            &data.test.src,
+            (&data.test.tgt_vocab, Some(&data.codes)),
+            &options,
+            &ExpertMode::Mix,
+        )?;
         let mut bleu = BleuStats::new(BleuConfig {
             tokenizer: mae_eval::bleu::Tokenizer::None,
             ..BleuConfig::default()

@@ -7,25 +7,19 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::hash::BuildHasher;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::cache::PieceCache;
 use super::codes::{Codes, Version, without_end};
+use super::learn::WordCounts;
 use super::{END_OF_WORD, SEPARATOR, is_margin, words};
 use crate::error::{Error, Result};
 use crate::lines::{BadUtf8, LineReader};
 use crate::vocab::shorten;
 
-/// Parts of the cache, each with its own lock, so that threads seldom meet.
-const SHARDS: usize = 64;
-/// A part that grows beyond this many words is emptied: memory stays bounded on endless text.
-const SHARD_WORDS: usize = 1 << 14;
-/// Longer words are not cached.
-const CACHED_BYTES: usize = 128;
 /// Symbol that no merge knows.
 const NONE: u32 = u32::MAX;
 
@@ -71,7 +65,7 @@ impl<S: Into<Box<str>>> FromIterator<S> for PieceSet {
 pub struct Bpe {
     version: Version,
     /// (left, right) → (rank, merged).
-    merges: FxHashMap<(u32, u32), (u32, u32)>,
+    pub(super) merges: FxHashMap<(u32, u32), (u32, u32)>,
     /// Ids of single characters inside a word and at its end.
     inner: FxHashMap<char, u32>,
     last: FxHashMap<char, u32>,
@@ -79,7 +73,7 @@ pub struct Bpe {
     /// Merged string → its two parts, for undoing merges.
     parts: FxHashMap<Box<str>, (Box<str>, Box<str>)>,
     allowed: Option<PieceSet>,
-    cache: Vec<Mutex<FxHashMap<Box<str>, Box<str>>>>,
+    cache: PieceCache,
 }
 
 impl Bpe {
@@ -110,23 +104,25 @@ impl Bpe {
             end_of_word: ids.get(END_OF_WORD).copied().unwrap_or(NONE),
             parts,
             allowed: None,
-            cache: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            cache: PieceCache::default(),
         }
     }
 
     /// Uses only pieces of `allowed` where merges can be undone to get there (`--vocabulary`).
     pub fn with_pieces(self, allowed: PieceSet) -> Self {
-        let cache = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { allowed: Some(allowed), cache, ..self }
+        Self { allowed: Some(allowed), cache: PieceCache::default(), ..self }
     }
 
     /// The pieces of one word, without `@@`.
     pub fn encode_word<'w>(&self, word: &'w str) -> Vec<&'w str> {
-        let mut chars = word.chars();
-        if chars.next().is_none() || chars.next().is_none() {
+        if is_single(word) {
             return vec![word];
         }
-        let pieces = Merging::new(self, word).run();
+        self.check_pieces(Merging::new(self, word).run())
+    }
+
+    /// Undoes merges that gave pieces which are not allowed.
+    pub(super) fn check_pieces<'w>(&self, pieces: Vec<&'w str>) -> Vec<&'w str> {
         match &self.allowed {
             None => pieces,
             Some(allowed) => self.split_unknown(&pieces, allowed),
@@ -135,45 +131,36 @@ impl Bpe {
 
     /// Appends a word's pieces, `@@` after all but the last, to `out`; remembers them for the next time.
     pub(crate) fn segment_word(&self, word: &str, out: &mut String) {
-        if word.len() > CACHED_BYTES {
-            return push_pieces(&self.encode_word(word), out);
-        }
-        // Middle bits: the tables inside use the lowest and the highest.
-        let shard = &self.cache[(FxBuildHasher.hash_one(word) >> 40) as usize % SHARDS];
-        if let Some(known) = lock(shard).get(word) {
-            return out.push_str(known);
-        }
-        let start = out.len();
-        push_pieces(&self.encode_word(word), out);
-        let mut shard = lock(shard);
-        if shard.len() >= SHARD_WORDS {
-            shard.clear();
-        }
-        shard.insert(word.into(), out[start..].into());
+        self.cache.look_up(word, out, |out| push_pieces(&self.encode_word(word), out));
     }
 
     /// Segments a line. Spaces at both ends stay, runs of spaces inside become one, as in subword-nmt.
     pub fn segment_line(&self, line: &str) -> String {
-        let body = line.trim_matches(is_margin);
-        if body.is_empty() {
-            return line.to_owned();
-        }
-        let start = line.len() - line.trim_start_matches(is_margin).len();
-        let mut out = String::with_capacity(line.len() * 3 / 2);
-        out.push_str(&line[..start]);
-        for (i, word) in words(body).enumerate() {
-            if i > 0 {
-                out.push(' ');
-            }
-            self.segment_word(word, &mut out);
-        }
-        out.push_str(&line[start + body.len()..]);
-        out
+        segment_words(line, |word, out| self.segment_word(word, out))
     }
 
     /// Segments many lines on all threads.
     pub fn segment_lines<S: AsRef<str> + Sync>(&self, lines: &[S]) -> Vec<String> {
         lines.par_iter().with_min_len(64).map(|line| self.segment_line(line.as_ref())).collect()
+    }
+
+    /// The pieces (with `@@`) of counted words, the most frequent first, ties by code point: `subword-nmt get-vocab`.
+    pub fn piece_counts(&self, words: &WordCounts) -> Vec<(String, u64)> {
+        let mut totals = FxHashMap::<String, u64>::default();
+        let mut pieces = String::new();
+        for (word, n) in words.iter() {
+            pieces.clear();
+            self.segment_word(word, &mut pieces);
+            for piece in pieces.split(' ') {
+                match totals.get_mut(piece) {
+                    Some(total) => *total += n,
+                    None => drop(totals.insert(piece.to_owned(), n)),
+                }
+            }
+        }
+        let mut sorted: Vec<_> = totals.into_iter().collect();
+        sorted.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        sorted
     }
 
     fn split_unknown<'w>(&self, pieces: &[&'w str], allowed: &PieceSet) -> Vec<&'w str> {
@@ -208,12 +195,31 @@ impl Bpe {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere cannot leave a half-written entry: what is in the map is right.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Sends the words of a line through `segment`; what is around and between them becomes as subword-nmt has it.
+pub(super) fn segment_words(line: &str, mut segment: impl FnMut(&str, &mut String)) -> String {
+    let body = line.trim_matches(is_margin);
+    if body.is_empty() {
+        return line.to_owned();
+    }
+    let start = line.len() - line.trim_start_matches(is_margin).len();
+    let mut out = String::with_capacity(line.len() * 3 / 2);
+    out.push_str(&line[..start]);
+    for (i, word) in words(body).enumerate() {
+        if i > 0 {
+            out.push(' ');
+        }
+        segment(word, &mut out);
+    }
+    out.push_str(&line[start + body.len()..]);
+    out
 }
 
-fn push_pieces(pieces: &[&str], out: &mut String) {
+/// Whether a word has one character or none: nothing to merge.
+pub(super) fn is_single(word: &str) -> bool {
+    word.chars().nth(1).is_none()
+}
+
+pub(super) fn push_pieces(pieces: &[&str], out: &mut String) {
     for (i, piece) in pieces.iter().enumerate() {
         if i > 0 {
             out.push_str(SEPARATOR);
@@ -224,12 +230,12 @@ fn push_pieces(pieces: &[&str], out: &mut String) {
 }
 
 /// One word while it is merged: its symbols as a list linked by index.
-struct Merging<'b, 'w> {
-    bpe: &'b Bpe,
-    word: &'w str,
-    ids: Vec<u32>,
+pub(super) struct Merging<'b, 'w> {
+    pub(super) bpe: &'b Bpe,
+    pub(super) word: &'w str,
+    pub(super) ids: Vec<u32>,
     /// First byte of each symbol.
-    starts: Vec<usize>,
+    pub(super) starts: Vec<usize>,
     /// Index of the symbol after each, `ids.len()` after the last.
     next: Vec<usize>,
     /// Index of the symbol before each, itself for the first.
@@ -239,7 +245,7 @@ struct Merging<'b, 'w> {
 }
 
 impl<'b, 'w> Merging<'b, 'w> {
-    fn new(bpe: &'b Bpe, word: &'w str) -> Self {
+    pub(super) fn new(bpe: &'b Bpe, word: &'w str) -> Self {
         let (mut ids, mut starts) = (Vec::new(), Vec::new());
         for (start, c) in word.char_indices() {
             ids.push(bpe.inner.get(&c).copied().unwrap_or(NONE));

@@ -76,12 +76,13 @@ impl Codes {
 
     /// Writes the codes file (aside, then renamed).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_aside(path.as_ref(), |out| {
-            if self.version == Version::V0_2 {
-                writeln!(out, "#version: 0.2")?;
-            }
-            self.merges.iter().try_for_each(|(left, right)| writeln!(out, "{left} {right}"))
-        })
+        write_aside(path.as_ref(), |out| self.lines().try_for_each(|line| writeln!(out, "{line}")))
+    }
+
+    /// The lines of the codes file.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        let version = (self.version == Version::V0_2).then(|| "#version: 0.2".to_owned());
+        version.into_iter().chain(self.merges.iter().map(|(left, right)| format!("{left} {right}")))
     }
 
     /// Number of merges.

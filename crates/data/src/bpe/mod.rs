@@ -6,16 +6,20 @@
 //! | [`codes`] | the merge list and its file |
 //! | [`mod@learn`] | merges from word counts |
 //! | [`apply`] | words into pieces |
+//! | [`dropout`] | the same with merges skipped at random |
 //!
 //! One difference is deliberate: lines end at `\n` only, whereas `subword-nmt` (in its one-process mode) also
 //! breaks lines at Unicode line separators. Words end at the space character only, as there.
 
 pub mod apply;
+pub(crate) mod cache;
 pub mod codes;
+pub mod dropout;
 pub mod learn;
 
 pub use apply::{Bpe, PieceSet};
 pub use codes::{Codes, Version};
+pub use dropout::Dropout;
 pub use learn::{LearnOptions, WordCounts, learn};
 
 use crate::vocab::is_space;

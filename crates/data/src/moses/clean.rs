@@ -1,12 +1,10 @@
 //! Pairs with sensible lengths: what `clean-corpus-n.perl` keeps, and a count of what it drops.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
-use crate::aside::aside;
+use crate::aside::TextFile;
 use crate::error::{Error, Result};
 use crate::lines::{ParallelLines, Tally};
 
@@ -95,7 +93,8 @@ pub struct Tallies {
 }
 
 impl Tallies {
-    fn add(&mut self, reason: Dropped, line: u64) {
+    /// Counts a pair that is dropped.
+    pub fn add(&mut self, reason: Dropped, line: u64) {
         match reason {
             Dropped::Empty => self.empty.add(line),
             Dropped::TooLong => self.too_long.add(line),
@@ -181,7 +180,7 @@ pub fn clean_corpus(
     mut progress: impl FnMut(u64),
 ) -> Result<Tallies> {
     let mut cleaner = Cleaner::new(options)?;
-    let mut sides = [Side::create(out[0])?, Side::create(out[1])?];
+    let mut sides = [TextFile::create(out[0])?, TextFile::create(out[1])?];
     let mut tallies = Tallies::default();
     while let Some((src, tgt)) = lines.next_pair()? {
         tallies.pairs += 1;
@@ -197,40 +196,6 @@ pub fn clean_corpus(
             progress(tallies.pairs);
         }
     }
-    sides.into_iter().try_for_each(Side::finish)?;
+    sides.into_iter().try_for_each(TextFile::finish)?;
     Ok(tallies)
-}
-
-/// A file that is written aside; it goes away again if it is not finished.
-struct Side {
-    path: PathBuf,
-    out: Option<BufWriter<File>>,
-}
-
-impl Side {
-    fn create(path: &Path) -> Result<Self> {
-        let file = File::create(aside(path)).map_err(Error::io("create", &aside(path)))?;
-        Ok(Self { path: path.to_owned(), out: Some(BufWriter::new(file)) })
-    }
-
-    fn line(&mut self, line: &str) -> Result<()> {
-        let Some(out) = &mut self.out else { return Ok(()) };
-        writeln!(out, "{line}").map_err(Error::io("write", &aside(&self.path)))
-    }
-
-    fn finish(mut self) -> Result<()> {
-        let aside = aside(&self.path);
-        if let Some(mut out) = self.out.take() {
-            out.flush().map_err(Error::io("write", &aside))?;
-        }
-        fs::rename(&aside, &self.path).map_err(Error::io("rename", &aside))
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        if self.out.take().is_some() {
-            fs::remove_file(aside(&self.path)).ok();
-        }
-    }
 }

@@ -1,25 +1,30 @@
 //! Text files to a binarised folder: `fairseq-preprocess`, with BPE on the way if wanted.
 //!
-//! Writes `dict.{lang}.txt`, `{split}.{src}-{tgt}.{lang}.{bin,idx}` and, with BPE, `bpe.codes`. Everything is
-//! written aside and renamed only when all splits are through; texts are streamed.
+//! Writes `dict.{lang}.txt`, `{split}.{src}-{tgt}.{lang}.{bin,idx}` and, with BPE, its codes (or the `tokenizer.json`).
+//! Everything is written aside and renamed only when all splits are through; texts are streamed.
 //!
 //! The vocabulary counts all training lines, those that a policy then leaves out too: so `dict.txt` is what
 //! fairseq writes for the same text.
 
 mod report;
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
 pub use report::{PreprocessReport, SideReport, SplitReport};
 
-use crate::bpe::{Bpe, Codes, LearnOptions, WordCounts, learn};
+use words::TrainWords;
+
+use crate::bpe::{Dropout, LearnOptions};
 use crate::dataset::DatasetWriter;
 use crate::error::{Error, Result};
 use crate::lines::{BadUtf8, ParallelLines};
-use crate::vocab::{Vocab, VocabOptions, tokens};
+use crate::segmentation::{Segmentation, Segmenter};
+use crate::vocab::Vocab;
 
 /// Pairs read, encoded on all threads and written at a time.
 const CHUNK: usize = 1 << 14;
@@ -44,7 +49,7 @@ pub struct Policies {
     pub eval: LinePolicy,
 }
 
-/// Where BPE codes come from.
+/// How text becomes pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BpeSource {
     /// The text is taken as it is.
@@ -52,8 +57,16 @@ pub enum BpeSource {
     None,
     /// A codes file of subword-nmt.
     Codes(PathBuf),
+    /// A codes file for each side, source and target.
+    SeparateCodes(PathBuf, PathBuf),
     /// Learned from both sides of the training text together.
     Learn(LearnOptions),
+    /// Learned from each side of the training text for itself.
+    LearnSeparately(LearnOptions),
+    /// A `tokenizer.json`.
+    Tokenizer(PathBuf),
+    /// The text is in pieces already; this made them, and is stored with the ids.
+    Applied(Segmentation),
 }
 
 /// Options, named as fairseq names them.
@@ -89,6 +102,8 @@ pub struct PreprocessOptions {
     pub padding_factor: usize,
     /// Byte-pair encoding.
     pub bpe: BpeSource,
+    /// Merges skipped at random in the training text.
+    pub dropout: Option<Dropout>,
     /// What to do with bytes that are not UTF-8.
     pub bad_utf8: BadUtf8,
     /// Pairs with an empty side. fairseq keeps them all; a model learns nothing from them, so in training we
@@ -119,6 +134,7 @@ impl PreprocessOptions {
             thresholdtgt: 0,
             padding_factor: 8,
             bpe: BpeSource::None,
+            dropout: None,
             bad_utf8: BadUtf8::Error,
             empty: Policies { train: LinePolicy::Skip, eval: LinePolicy::Keep },
             max_line_tokens: 1023,
@@ -145,8 +161,14 @@ impl PreprocessOptions {
             "a joined dictionary is one dictionary: give --srcdict or --tgtdict, not both"
         } else if self.trainpref.is_none() && given < if self.joined_dictionary { 1 } else { 2 } {
             "without --trainpref both dictionaries must be given (--srcdict and --tgtdict)"
-        } else if self.trainpref.is_none() && matches!(self.bpe, BpeSource::Learn(_)) {
+        } else if self.trainpref.is_none()
+            && matches!(self.bpe, BpeSource::Learn(_) | BpeSource::LearnSeparately(_))
+        {
             "learning BPE needs a training text: give --trainpref, or a codes file"
+        } else if self.dropout.is_some()
+            && matches!(self.bpe, BpeSource::None | BpeSource::Tokenizer(_) | BpeSource::Applied(_))
+        {
+            "BPE dropout skips merges of BPE codes: give --bpe or --bpe-codes"
         } else if self.splits().is_empty() {
             "nothing to do: give --trainpref, --validpref or --testpref"
         } else {
@@ -190,20 +212,24 @@ pub fn preprocess(
     fs::create_dir_all(destdir).map_err(Error::io("create", destdir))?;
 
     let mut words = TrainWords { options, progress: &mut progress, src: None, tgt: None };
-    let codes = words.codes()?;
-    let bpe = codes.as_ref().map(Bpe::new);
-    let (src_vocab, tgt_vocab) = words.vocabs(bpe.as_ref())?;
+    let segmentation = words.segmentation()?;
+    let segmenters = match &options.bpe {
+        BpeSource::Applied(_) => None,
+        _ => segmentation.as_ref().map(Segmentation::segmenters),
+    };
+    let (src_vocab, tgt_vocab) = words.vocabs(segmenters.as_ref())?;
 
     let mut report = PreprocessReport {
         src_vocab: src_vocab.len(),
         tgt_vocab: tgt_vocab.len(),
-        bpe_merges: codes.as_ref().map(Codes::len),
+        bpe_merges: segmentation.as_ref().map(Segmentation::merges),
         splits: Vec::new(),
     };
     let mut writers = Vec::new();
     for (name, prefix) in options.splits() {
         let mut split = Split::open(options, name, prefix, (&src_vocab, &tgt_vocab))?;
-        split.encode_all(bpe.as_ref(), |lines, split| progress(Progress::Encoding { split, lines }))?;
+        split
+            .encode_all(segmenters.as_ref(), |lines, split| progress(Progress::Encoding { split, lines }))?;
         report.splits.push(split.report);
         writers.extend([split.src_writer, split.tgt_writer]);
     }
@@ -211,9 +237,7 @@ pub fn preprocess(
     writers.into_iter().try_for_each(DatasetWriter::finish)?;
     src_vocab.save(destdir.join(format!("dict.{}.txt", options.source_lang)))?;
     tgt_vocab.save(destdir.join(format!("dict.{}.txt", options.target_lang)))?;
-    if let Some(codes) = codes {
-        codes.save(destdir.join("bpe.codes"))?;
-    }
+    Segmentation::save(segmentation.as_ref(), destdir)?;
     Ok(report)
 }
 
@@ -233,91 +257,21 @@ fn text_path(prefix: &str, lang: &str) -> PathBuf {
     if plain.exists() { plain } else { compressed.into_iter().find(|path| path.exists()).unwrap_or(plain) }
 }
 
-/// Word counts of the training text, each side read at most once and only if needed.
-struct TrainWords<'o, 'p> {
-    options: &'o PreprocessOptions,
-    progress: &'p mut dyn FnMut(Progress<'_>),
-    src: Option<WordCounts>,
-    tgt: Option<WordCounts>,
-}
+/// What cuts source and target.
+type Segmenters = [Arc<Segmenter>; 2];
 
-impl TrainWords<'_, '_> {
-    fn count(&mut self, lang: &str) -> Result<WordCounts> {
-        let path = text_path(self.options.trainpref.as_deref().unwrap_or_default(), lang);
-        (self.progress)(Progress::Counting { path: &path });
-        WordCounts::from_files([path], self.options.bad_utf8)
+/// A line as pieces, with dropout if it is of the training text. `side` is 0 for the source, 1 for the target: their
+/// dropout differs even where the text is the same.
+fn segment(
+    segmenter: &Segmenter,
+    dropout: Option<Dropout>,
+    line: &str,
+    (number, side): (u64, u64),
+) -> String {
+    match dropout {
+        Some(dropout) => segmenter.segment_line_dropping(line, dropout, 2 * number + side),
+        None => segmenter.segment_line(line),
     }
-
-    fn src(&mut self) -> Result<&WordCounts> {
-        let counts = match self.src.take() {
-            Some(counts) => counts,
-            None => self.count(&self.options.source_lang)?,
-        };
-        Ok(self.src.insert(counts))
-    }
-
-    fn tgt(&mut self) -> Result<&WordCounts> {
-        let counts = match self.tgt.take() {
-            Some(counts) => counts,
-            None => self.count(&self.options.target_lang)?,
-        };
-        Ok(self.tgt.insert(counts))
-    }
-
-    fn codes(&mut self) -> Result<Option<Codes>> {
-        match &self.options.bpe {
-            BpeSource::None => Ok(None),
-            BpeSource::Codes(path) => Codes::load(path).map(Some),
-            BpeSource::Learn(options) => {
-                let mut joint = self.src()?.clone();
-                joint.merge(self.tgt()?);
-                let total = options.merges;
-                learn(&joint, *options, |done| (self.progress)(Progress::Learning { done, total })).map(Some)
-            }
-        }
-    }
-
-    fn vocabs(&mut self, bpe: Option<&Bpe>) -> Result<(Vocab, Vocab)> {
-        let options = self.options;
-        let cut =
-            |threshold, nwords| VocabOptions { threshold, nwords, padding_factor: options.padding_factor };
-        let (src_cut, tgt_cut) =
-            (cut(options.thresholdsrc, options.nwordssrc), cut(options.thresholdtgt, options.nwordstgt));
-        if options.joined_dictionary {
-            let joint = match options.srcdict.as_ref().or(options.tgtdict.as_ref()) {
-                Some(path) => Vocab::load(path)?,
-                None => {
-                    let mut counts = token_counts(self.src()?, bpe);
-                    counts.extend(token_counts(self.tgt()?, bpe));
-                    Vocab::from_counts(counts, src_cut)
-                }
-            };
-            return Ok((joint.clone(), joint));
-        }
-        let src = match &options.srcdict {
-            Some(path) => Vocab::load(path)?,
-            None => Vocab::from_counts(token_counts(self.src()?, bpe), src_cut),
-        };
-        let tgt = match &options.tgtdict {
-            Some(path) => Vocab::load(path)?,
-            None => Vocab::from_counts(token_counts(self.tgt()?, bpe), tgt_cut),
-        };
-        Ok((src, tgt))
-    }
-}
-
-/// The tokens of a text from the counts of its words: each word is segmented once, however often it occurs.
-fn token_counts(words: &WordCounts, bpe: Option<&Bpe>) -> Vec<(String, u64)> {
-    let words: Vec<_> = words.iter().collect();
-    let segment = |&(word, n): &(&str, u64)| {
-        let mut text = String::new();
-        match bpe {
-            Some(bpe) => bpe.segment_word(word, &mut text),
-            None => text.push_str(word),
-        }
-        tokens(&text).map(|token| (token.to_owned(), n)).collect::<Vec<_>>()
-    };
-    words.par_iter().with_min_len(1024).flat_map_iter(segment).collect()
 }
 
 /// One split on its way from text to ids.
@@ -364,25 +318,38 @@ impl<'a> Split<'a> {
         })
     }
 
-    fn encode_all(&mut self, bpe: Option<&Bpe>, mut progress: impl FnMut(u64, &str)) -> Result<()> {
-        let encode = |vocab: &Vocab, line: &str| -> Encoded {
+    fn encode_all(
+        &mut self,
+        segmenters: Option<&Segmenters>,
+        mut progress: impl FnMut(u64, &str),
+    ) -> Result<()> {
+        let dropout = self.options.dropout.filter(|_| self.report.name == "train");
+        let vocabs = [self.vocabs.0, self.vocabs.1];
+        let encode = |line: &str, number: u64, side: usize| -> Encoded {
             let mut ids = Vec::new();
-            let unknown = match bpe {
-                Some(bpe) => vocab.encode_into(&bpe.segment_line(line), &mut ids),
-                None => vocab.encode_into(line, &mut ids),
+            let unknown = match segmenters {
+                Some(both) => {
+                    let pieces = segment(&both[side], dropout, line, (number, side as u64));
+                    vocabs[side].encode_into(&pieces, &mut ids)
+                }
+                None => vocabs[side].encode_into(line, &mut ids),
             };
             (ids, unknown)
         };
-        let (src_vocab, tgt_vocab) = self.vocabs;
         loop {
+            let before = self.lines.src.lines_read();
             let chunk = self.lines.next_chunk(CHUNK)?;
             if chunk.is_empty() {
                 break;
             }
             let encoded: Vec<_> = chunk
                 .par_iter()
+                .enumerate()
                 .with_min_len(64)
-                .map(|(src, tgt)| (encode(src_vocab, src), encode(tgt_vocab, tgt)))
+                .map(|(i, (src, tgt))| {
+                    let number = before + i as u64;
+                    (encode(src, number, 0), encode(tgt, number, 1))
+                })
                 .collect();
             encoded.iter().try_for_each(|(src, tgt)| self.write(src, tgt))?;
             progress(self.report.lines, &self.report.name);

@@ -4,8 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mae_data::Vocab;
-use mae_data::bpe::Codes;
+use mae_data::{Segmentation, Vocab};
 use mae_engine::Device;
 
 use super::{LanguageModel, LmConfig};
@@ -22,7 +21,7 @@ pub struct LmFolder {
     /// The dictionary.
     pub dictionary: Arc<Vocab>,
     /// Segmentation, if the folder holds codes.
-    pub codes: Option<Codes>,
+    pub codes: Option<Segmentation>,
 }
 
 impl LmFolder {
@@ -32,7 +31,7 @@ impl LmFolder {
         let dictionary = Arc::new(Vocab::load(folder.join(DICT))?);
         let mut model = LanguageModel::zeroed(&config, dictionary.len(), device)?;
         folder::load_weights(&folder.join(WEIGHTS), model.params_mut())?;
-        Ok(Self { model, dictionary, codes: folder::load_codes(folder)? })
+        Ok(Self { model, dictionary, codes: Segmentation::load(folder)? })
     }
 
     /// Writes all files into `folder`, which is made if need be.

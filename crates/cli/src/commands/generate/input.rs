@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use mae_data::pairs::detect_languages;
 use mae_data::{
-    BadUtf8, Bpe, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Sentences, UNK, Vocab, bpe,
+    BadUtf8, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Segmentation, Sentences, UNK,
+    Vocab, segmentation,
 };
 
 use super::models::{Models, named};
@@ -20,6 +21,8 @@ pub struct Input {
     pub data: ParallelDataset,
     /// References as text, as they are printed and compared.
     pub references: Option<Vec<String>>,
+    /// What made the pieces, for joining them again.
+    pub codes: Option<Segmentation>,
     /// What translations must begin with, if anything is asked for.
     pub prefixes: Option<Vec<Vec<u32>>>,
     /// The number of the first sentence.
@@ -72,7 +75,7 @@ impl Input {
             let words = ids.iter().filter(|&&id| id != EOS);
             let words = words.map(|&id| if id == UNK { "<<unk>>" } else { data.tgt_vocab.symbol(id) });
             let line = words.collect::<Vec<_>>().join(" ");
-            if text.remove_bpe { bpe::join(&line) } else { line }
+            if text.remove_bpe { segmentation::join(models.first.codes.as_ref(), &line) } else { line }
         };
         let references = (0..data.len()).map(reference).collect();
         let targets = Some((all(&data.tgt), references));
@@ -105,15 +108,17 @@ impl Input {
         notes: &mut Notes,
     ) -> Self {
         let folder = &models.first;
-        let (src, _) = MemoryDataset::encode(&folder.source, &pieces(&lines.sources, models, text));
+        let (src, _) = MemoryDataset::encode(&folder.source, &pieces(&lines.sources, models, text, 0));
         let targets = lines.targets.map(|lines| {
-            let pieces = pieces(&lines, models, text);
+            let pieces = pieces(&lines, models, text, 1);
             let (tgt, _) = MemoryDataset::encode(&folder.target, &pieces);
             let segmented = text.segment && folder.codes.is_some();
             let references = match (text.remove_bpe, segmented) {
                 (false, _) => pieces,
                 (true, true) => lines,
-                (true, false) => lines.iter().map(|line| bpe::join(line)).collect(),
+                (true, false) => {
+                    lines.iter().map(|line| segmentation::join(folder.codes.as_ref(), line)).collect()
+                }
             };
             (tgt, references)
         });
@@ -133,7 +138,8 @@ impl Input {
         let tgt = notes.target.fit(tgt.unwrap_or_default(), first);
         let (src_vocab, tgt_vocab) = (models.first.source.clone(), models.first.target.clone());
         let data = ParallelDataset { src: src.into(), tgt: tgt.into(), src_vocab, tgt_vocab };
-        Self { name, data, references, prefixes: None, first }
+        let codes = models.first.codes.clone();
+        Self { name, data, references, codes, prefixes: None, first }
     }
 
     /// Translations begin with the first `size` tokens of their references. As in fairseq, the end mark of a shorter
@@ -165,7 +171,7 @@ impl Input {
                 lines.len()
             );
         }
-        let (ids, _) = MemoryDataset::encode(&models.first.target, &pieces(&lines, models, text));
+        let (ids, _) = MemoryDataset::encode(&models.first.target, &pieces(&lines, models, text, 1));
         let ids = notes.prefix.fit(ids, self.first);
         let without_end = |i: usize| ids.get(i).iter().copied().filter(|&id| id != EOS).collect();
         self.prefixes = Some((0..ids.len()).map(without_end).collect());
@@ -178,10 +184,10 @@ impl Input {
     }
 }
 
-/// Lines as the model's pieces, where it has codes.
-fn pieces(lines: &[String], models: &Models, text: TextOptions) -> Vec<String> {
-    match models.first.codes.as_ref().filter(|_| text.segment).map(Bpe::new) {
-        Some(codes) => codes.segment_lines(lines),
+/// Lines as the model's pieces, where it has codes; side 0 is the source.
+fn pieces(lines: &[String], models: &Models, text: TextOptions, side: usize) -> Vec<String> {
+    match models.segmenters().filter(|_| text.segment) {
+        Some(segmenters) => segmenters[side].segment_lines(lines),
         None => lines.to_vec(),
     }
 }

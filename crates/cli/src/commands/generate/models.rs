@@ -1,9 +1,11 @@
 //! The models of a command line: one folder, or several that agree on their dictionaries.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use mae_data::Vocab;
+use mae_data::segmentation::Segmenter;
+use mae_data::{Segmentation, Vocab};
 use mae_engine::Device;
 use mae_model::Translator;
 use mae_model::folder::{self, ModelFolder};
@@ -13,6 +15,7 @@ pub struct Models {
     /// The first, whose dictionaries and codes stand for all.
     pub first: ModelFolder,
     others: Vec<ModelFolder>,
+    segmenters: Option<[Arc<Segmenter>; 2]>,
     names: Vec<String>,
 }
 
@@ -46,7 +49,13 @@ impl Models {
                 })?;
             }
         }
-        Ok(Self { first, others: folders, names })
+        let segmenters = first.codes.as_ref().map(Segmentation::segmenters);
+        Ok(Self { first, others: folders, segmenters, names })
+    }
+
+    /// What cuts source and target text; `None` where it comes in pieces.
+    pub fn segmenters(&self) -> Option<&[Arc<Segmenter>; 2]> {
+        self.segmenters.as_ref()
     }
 
     /// The models with the names of their folders.

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use mae_data::{Vocab, bpe};
+use mae_data::{Vocab, segmentation};
 use mae_decode::{Gates, Hypothesis};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -84,12 +84,12 @@ impl Printer {
 
     /// Target ids as text.
     pub fn text(&self, input: &Input, ids: &[u32]) -> String {
-        self.string(&input.data.tgt_vocab, ids)
+        self.string(input, &input.data.tgt_vocab, ids)
     }
 
-    fn string(&self, vocab: &Vocab, ids: &[u32]) -> String {
+    fn string(&self, input: &Input, vocab: &Vocab, ids: &[u32]) -> String {
         let line = vocab.string(ids);
-        if self.remove_bpe { bpe::join(&line) } else { line }
+        if self.remove_bpe { segmentation::join(input.codes.as_ref(), &line) } else { line }
     }
 
     /// Writes the translations of sentence `i` of the input, of which there is at least one.
@@ -102,7 +102,7 @@ impl Printer {
             }
             Style::Fairseq => self.block(input, i, &found.hypotheses),
             Style::Jsonl => {
-                let source = self.string(&input.data.src_vocab, &input.data.src.get(i));
+                let source = self.string(input, &input.data.src_vocab, &input.data.src.get(i));
                 let gates = found.gates.as_ref();
                 let each = found.hypotheses.iter().enumerate().map(|(rank, hypothesis)| HypothesisLine {
                     tokens: tokens(input, &hypothesis.tokens),
@@ -145,7 +145,7 @@ impl Printer {
     /// fairseq's lines.
     fn block(&mut self, input: &Input, i: usize, found: &[Hypothesis]) -> anyhow::Result<()> {
         let id = input.first + i;
-        let source = self.string(&input.data.src_vocab, &input.data.src.get(i));
+        let source = self.string(input, &input.data.src_vocab, &input.data.src.get(i));
         self.sink.line(format_args!("S-{id}\t{source}"))?;
         if let Some(references) = &input.references {
             self.sink.line(format_args!("T-{id}\t{}", references[i]))?;

@@ -1,0 +1,63 @@
+//! `mae apply-bpe`: words to pieces, as `subword-nmt apply-bpe` does.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use mae_data::bpe::{Bpe, Codes, Dropout, PieceSet};
+
+use crate::stream::{Files, map_lines, map_numbered_lines};
+
+const EXAMPLE: &str = "\
+    mae apply-bpe -c codes train.tok.de -o train.bpe.de
+
+Only pieces that the training text of this language has 50 times or more (see `mae learn-bpe`):
+
+    mae apply-bpe -c codes --vocabulary vocab.de --vocabulary-threshold 50 < test.tok.de > test.bpe.de
+
+Training text with BPE dropout, another cut of it with another seed:
+
+    mae apply-bpe -c codes --dropout 0.1 --seed 1 train.tok.de -o train.bpe.1.de
+
+`sed -r 's/(@@ )|(@@ ?$)//g'` joins the pieces again.";
+
+/// Split words into pieces by learned merges (subword-nmt apply-bpe): one line out for one line in.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Merges: subword-nmt's codes, version 0.1 or 0.2.
+    #[arg(short, long, value_name = "FILE")]
+    codes: PathBuf,
+    /// Use only pieces of this file (`piece count` lines); merges that gave others are undone.
+    #[arg(long, value_name = "FILE")]
+    vocabulary: Option<PathBuf>,
+    /// Of the vocabulary, use only pieces with this count or a higher one.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "vocabulary")]
+    vocabulary_threshold: u64,
+    /// Skip each merge at each step with this probability (BPE dropout): for training text only.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    dropout: f64,
+    /// Seed of the dropout; what is skipped depends on it and on the line's number, not on threads.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // Messages have their causes in them already.
+    let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
+    let dropout = Dropout::new(args.dropout, args.seed).map_err(plain)?;
+    let mut bpe = Bpe::new(&Codes::load(&args.codes).map_err(plain)?);
+    if let Some(path) = &args.vocabulary {
+        bpe = bpe.with_pieces(PieceSet::load(path, args.vocabulary_threshold).map_err(plain)?);
+    }
+    if args.dropout == 0.0 {
+        map_lines(&args.files, "segmenting", |line| Ok(bpe.segment_line(line)))?;
+    } else {
+        map_numbered_lines(&args.files, "segmenting", |number, line| {
+            Ok(bpe.segment_line_dropping(line, dropout, number))
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

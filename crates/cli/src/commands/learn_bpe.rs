@@ -1,0 +1,98 @@
+//! `mae learn-bpe`: merges from text, as `subword-nmt learn-bpe` and `learn-joint-bpe-and-vocab` do.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
+
+use crate::progress::bar;
+use crate::stream::{Output, open, spinner};
+
+const EXAMPLE: &str = "\
+Joint codes of two languages, and the vocabulary of each for `mae apply-bpe --vocabulary`:
+
+    mae learn-bpe -s 32000 train.tok.de train.tok.en -o codes --write-vocabulary vocab.de,vocab.en
+
+Separate codes, from a pipe:
+
+    mae tokenize -l de train.de | mae learn-bpe -s 10000 > codes.de
+
+The codes are subword-nmt's, version 0.2.";
+
+/// Learn byte-pair merges from text (subword-nmt learn-bpe).
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Args {
+    /// Texts to learn from, together; `-` is standard input. Files may be compressed (gzip, zstd).
+    #[arg(value_name = "FILE", default_value = "-")]
+    files: Vec<PathBuf>,
+    /// Merges to learn.
+    #[arg(short, long, value_name = "N", default_value_t = 10_000)]
+    symbols: usize,
+    /// Stop when no pair of symbols occurs N times.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    min_frequency: u64,
+    /// Write the codes here instead of to standard output; the file appears when all is done.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write the pieces of each text with their counts: as many files as texts, separated by commas.
+    #[arg(long, value_name = "FILE,…", value_delimiter = ',')]
+    write_vocabulary: Vec<PathBuf>,
+    /// Put U+FFFD in place of bytes that are not UTF-8 instead of stopping there.
+    #[arg(long)]
+    replace_bad_utf8: bool,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (texts, vocabularies) = (args.files.len(), args.write_vocabulary.len());
+    anyhow::ensure!(
+        vocabularies == 0 || vocabularies == texts,
+        "--write-vocabulary names {vocabularies} file(s) for {texts} text(s); name one for each"
+    );
+    // Messages have their causes in them already.
+    let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
+    let counting = spinner("counting words", false);
+    let mut each = Vec::new();
+    for path in &args.files {
+        let mut reader = open(path, args.replace_bad_utf8)?;
+        let mut counts = WordCounts::default();
+        counts.add_file(&mut reader).map_err(plain)?;
+        counting.inc(reader.lines_read());
+        if !reader.issues().is_empty() {
+            counting.suspend(|| eprintln!("mae: {}: {}", reader.path().display(), reader.issues()));
+        }
+        each.push(counts);
+    }
+    counting.finish_and_clear();
+    let mut all = WordCounts::default();
+    each.iter().for_each(|counts| all.merge(counts));
+    let options = LearnOptions { merges: args.symbols, min_frequency: args.min_frequency };
+    let learning = bar(args.symbols as u64, "learning merges");
+    let codes = learn(&all, options, |done| learning.set_position(done as u64)).map_err(plain)?;
+    learning.finish_and_clear();
+    if codes.len() < args.symbols {
+        eprintln!(
+            "mae: {} merges learned, not {}: no other pair occurs {} times",
+            codes.len(),
+            args.symbols,
+            args.min_frequency
+        );
+    }
+    let bpe = Bpe::new(&codes);
+    for (path, words) in args.write_vocabulary.iter().zip(&each) {
+        let mut out = Output::open(Some(path))?;
+        for (piece, count) in bpe.piece_counts(words) {
+            out.line(&format!("{piece} {count}"))?;
+        }
+        out.finish()?;
+    }
+    let mut out = Output::open(args.output.as_deref())?;
+    for line in codes.lines() {
+        if !out.line(&line)? {
+            break;
+        }
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

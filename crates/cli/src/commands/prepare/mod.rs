@@ -1,0 +1,230 @@
+//! `mae prepare`: a corpus as it was downloaded to a folder to train on.
+
+mod parallel;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use mae_data::BadUtf8;
+use mae_data::bpe::LearnOptions;
+use mae_data::prepare::recipes::{self, NewsCommentary};
+use mae_data::prepare::{Corpus, DATA_BIN, Pieces, PrepareOptions, PrepareReport, Progress, prepare};
+
+use super::preprocess;
+use crate::progress::Stages;
+
+const EXAMPLES: &str = "\
+IWSLT14 German to English, from the archive of WIT3, as fairseq's prepare-iwslt14.sh:
+
+    mae prepare iwslt14 -s de -t en --archive de-en.tgz --out iwslt14.de-en
+    mae train iwslt14.de-en/data-bin --recipe iwslt14-mae7 --save-dir runs/iwslt14
+
+WMT14 English to German, from a folder with the five archives that prepare-wmt14en2de.sh downloads:
+
+    mae prepare wmt14 -s en -t de --archive downloads --out wmt14.en-de
+
+Any two aligned files; 2,000 pairs each are held out to validate and to test on:
+
+    mae prepare parallel -s de -t en --source corpus.de.gz --target corpus.en.gz --out my-corpus
+
+The folder --out then holds
+    tmp/SPLIT.LANG    the splits as tokens
+    code              the merges (code.LANG with --separate-codes)
+    SPLIT.LANG        the splits as pieces
+    test.raw.LANG     the test set as it was, to score against
+    data-bin          what `mae train` reads";
+
+/// Prepare a corpus for training: tokenise, clean, split, learn and apply BPE, binarise.
+///
+/// Texts stream through: memory does not grow with the corpus. Files appear when they are complete.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    corpus: CorpusArgs,
+}
+
+#[derive(clap::Subcommand)]
+enum CorpusArgs {
+    Iwslt14(Iwslt14),
+    Wmt14(Wmt14),
+    Parallel(parallel::Parallel),
+}
+
+/// TED talks of IWSLT14, German and English, as fairseq's prepare-iwslt14.sh.
+///
+/// Tokens, pairs of 1 to 175 tokens with a ratio of 1.5 at most, lower case, every 23rd pair to validate on, dev2010,
+/// dev2012 and tst2010 to tst2012 to test on, 10,000 joint merges, a dictionary for each language.
+#[derive(clap::Args)]
+struct Iwslt14 {
+    #[command(flatten)]
+    common: Common,
+    /// de-en.tgz, an archive that holds it, or a folder with either or with the extracted files; may be given again.
+    #[arg(long, value_name = "PATH", required = true)]
+    archive: Vec<PathBuf>,
+    /// Joint merges to learn.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    bpe: usize,
+    /// One dictionary for both languages; sharing all embeddings needs it.
+    #[arg(long)]
+    joined_dictionary: bool,
+}
+
+/// WMT14, English and German, as fairseq's prepare-wmt14en2de.sh.
+///
+/// Europarl v7, Common Crawl and News Commentary; punctuation normalised, tokens with dashes split, every 100th pair to
+/// validate on, newstest2014 to test on, 40,000 joint merges, pairs of 1 to 250 pieces with a ratio of 1.5 at most, one
+/// dictionary for both languages.
+#[derive(clap::Args)]
+struct Wmt14 {
+    #[command(flatten)]
+    common: Common,
+    /// The archives, or folders with them or with the extracted files; may be given again.
+    #[arg(long, value_name = "PATH", required = true)]
+    archive: Vec<PathBuf>,
+    /// News Commentary v9 and not v12.
+    #[arg(long)]
+    icml17: bool,
+    /// Joint merges to learn.
+    #[arg(long, value_name = "N", default_value_t = 40_000)]
+    bpe: usize,
+    /// A dictionary for each language; the WMT14 recipes share embeddings and need one for both.
+    #[arg(long)]
+    separate_dictionaries: bool,
+}
+
+/// What all corpora have.
+#[derive(clap::Args)]
+struct Common {
+    /// Source language, e.g. `de`.
+    #[arg(short, long, value_name = "SRC")]
+    source_lang: String,
+    /// Target language, e.g. `en`.
+    #[arg(short, long, value_name = "TGT")]
+    target_lang: String,
+    /// Folder to write to.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Merges of each language for itself, not of both together.
+    #[arg(long)]
+    separate_codes: bool,
+    /// Types seen fewer than N times become unknown.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threshold: u64,
+    /// Put U+FFFD in place of bytes that are not UTF-8 instead of stopping there.
+    #[arg(long)]
+    replace_bad_utf8: bool,
+    /// Print the report as one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// No progress bars and no report (--json still prints its object).
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Common {
+    /// These choices in place of a recipe's.
+    fn choose(&self, options: PrepareOptions, merges: usize) -> PrepareOptions {
+        let learn = LearnOptions { merges, ..LearnOptions::default() };
+        let pieces = match (merges, self.separate_codes) {
+            (0, _) => Pieces::None,
+            (_, true) => Pieces::Separate(learn),
+            (_, false) => Pieces::Joint(learn),
+        };
+        let bad_utf8 = if self.replace_bad_utf8 { BadUtf8::Replace } else { BadUtf8::Error };
+        PrepareOptions { pieces, threshold: self.threshold, bad_utf8, ..options }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // Messages have their causes in them already.
+    let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
+    match &args.corpus {
+        CorpusArgs::Iwslt14(args) => {
+            let common = &args.common;
+            let options =
+                recipes::iwslt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
+            let options = PrepareOptions {
+                joined_dictionary: args.joined_dictionary,
+                ..common.choose(options, args.bpe)
+            };
+            work(common, &options, |stages| {
+                recipes::iwslt14_corpus(&args.archive, &options, |step| show(stages, step))
+            })
+        }
+        CorpusArgs::Wmt14(args) => {
+            let common = &args.common;
+            let options =
+                recipes::wmt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
+            let options = PrepareOptions {
+                joined_dictionary: !args.separate_dictionaries,
+                ..common.choose(options, args.bpe)
+            };
+            let news = if args.icml17 { NewsCommentary::V9 } else { NewsCommentary::Newest };
+            work(common, &options, |stages| {
+                recipes::wmt14_corpus(&args.archive, &options, news, |step| show(stages, step))
+            })
+        }
+        CorpusArgs::Parallel(args) => {
+            let options = args.options()?;
+            let corpus = args.corpus()?;
+            work(&args.common, &options, |_| Ok(corpus))
+        }
+    }
+}
+
+fn work(
+    common: &Common,
+    options: &PrepareOptions,
+    gather: impl FnOnce(&mut Stages) -> mae_data::Result<Corpus>,
+) -> anyhow::Result<ExitCode> {
+    let mut stages = Stages::new(common.quiet);
+    let done =
+        gather(&mut stages).and_then(|corpus| prepare(&corpus, options, |step| show(&mut stages, step)));
+    stages.finish();
+    let report = done.map_err(explain)?;
+    print(common, options, &report)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(common: &Common, options: &PrepareOptions, report: &PrepareReport) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if common.json {
+        writeln!(out, "{}", serde_json::to_string(report)?)?;
+    } else if !common.quiet {
+        let data = options.out.join(DATA_BIN);
+        writeln!(out, "{report}")?;
+        writeln!(
+            out,
+            "written to {}; train on it with `mae train {}`",
+            options.out.display(),
+            data.display()
+        )?;
+    }
+    Ok(())
+}
+
+fn show(stages: &mut Stages, step: Progress<'_>) {
+    match step {
+        Progress::Unpacking(name) => stages.lines(&format!("looking into {name}"), 0),
+        Progress::Pairs { stage, done } => stages.lines(stage, done),
+        Progress::Preprocess(step) => preprocess::show(stages, step),
+    }
+}
+
+/// Adds to an error the flag that gets around it.
+fn explain(error: mae_data::Error) -> anyhow::Error {
+    match &error {
+        mae_data::Error::BadUtf8 { .. } => {
+            anyhow::anyhow!(
+                "{error}\n     --replace-bad-utf8 puts U+FFFD for bad bytes and reports the lines"
+            )
+        }
+        mae_data::Error::Options(what) if what.starts_with("no rules for") => {
+            anyhow::anyhow!("{error}\n     --tokenize none and no --normalize take the text as it is")
+        }
+        _ => anyhow::anyhow!("{error}"),
+    }
+}

@@ -1,0 +1,160 @@
+//! `mae prepare parallel`: any two aligned files.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use mae_data::BadUtf8;
+use mae_data::moses::{CleanOptions, Dashes};
+use mae_data::prepare::{CleanWhen, Corpus, HoldOut, Pieces, PrepareOptions, Text, TextRules};
+
+use super::Common;
+
+/// Any two aligned files, line n of one translating line n of the other; plain, gzip or zstd.
+///
+/// Pairs of training text are cleaned as for IWSLT14; validation and test texts that are given stay whole. What is not
+/// given is held out of the training text, spread evenly over it.
+#[derive(clap::Args)]
+pub struct Parallel {
+    #[command(flatten)]
+    pub common: Common,
+    /// Training text: PREFIX.SRC and PREFIX.TGT (or these with .gz or .zst after them); may be given again.
+    #[arg(long, value_name = "PREFIX", conflicts_with_all = ["source", "target"])]
+    train: Vec<String>,
+    /// Training text by the names of its files: the source side.
+    #[arg(long, value_name = "FILE", requires = "target")]
+    source: Option<PathBuf>,
+    /// The target side.
+    #[arg(long, value_name = "FILE", requires = "source")]
+    target: Option<PathBuf>,
+    /// Validation text: PREFIX.SRC and PREFIX.TGT.
+    #[arg(long, value_name = "PREFIX")]
+    valid: Option<String>,
+    /// Test text: PREFIX.SRC and PREFIX.TGT.
+    #[arg(long, value_name = "PREFIX")]
+    test: Option<String>,
+    /// Training pairs to hold out for validation where no text is given.
+    #[arg(long, value_name = "N", default_value_t = 2000, conflicts_with = "valid")]
+    valid_size: u64,
+    /// Training pairs to hold out for the test where no text is given.
+    #[arg(long, value_name = "N", default_value_t = 2000, conflicts_with = "test")]
+    test_size: u64,
+
+    /// Moses' tokeniser (English and German), the same with dashes split, or the text as it is.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Tokenize::Moses, help_heading = "Text")]
+    tokenize: Tokenize,
+    /// Normalise punctuation first, as Moses does, and put blanks for characters that do not print.
+    #[arg(long, help_heading = "Text")]
+    normalize: bool,
+    /// Write everything in lower case.
+    #[arg(long, help_heading = "Text")]
+    lowercase: bool,
+
+    /// Fewest tokens of a side.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cleaning")]
+    min_len: usize,
+    /// Most tokens of a side.
+    #[arg(long, value_name = "N", default_value_t = 175, help_heading = "Cleaning")]
+    max_len: usize,
+    /// How many times as many tokens as the other a side may have.
+    #[arg(long, value_name = "X", default_value_t = 1.5, help_heading = "Cleaning")]
+    ratio: f64,
+    /// Keep all pairs.
+    #[arg(long, conflicts_with_all = ["min_len", "max_len", "ratio"], help_heading = "Cleaning")]
+    no_clean: bool,
+
+    /// Merges to learn; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Pieces")]
+    bpe: usize,
+    /// Cut texts with this tokenizer.json of Hugging Face's `tokenizers` instead; implies --tokenize none.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bpe", "separate_codes", "tokenize"], help_heading = "Pieces")]
+    tokenizer: Option<PathBuf>,
+    /// One dictionary for both languages; sharing all embeddings needs it.
+    #[arg(long, help_heading = "Pieces")]
+    joined_dictionary: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Tokenize {
+    /// Moses' tokens.
+    Moses,
+    /// Moses' tokens, dashes split: `well @-@ known`.
+    Aggressive,
+    /// The text as it is.
+    None,
+}
+
+impl Parallel {
+    /// The choices.
+    pub fn options(&self) -> anyhow::Result<PrepareOptions> {
+        let tokenize = match self.tokenize {
+            _ if self.tokenizer.is_some() => None,
+            Tokenize::Moses => Some(Dashes::Keep),
+            Tokenize::Aggressive => Some(Dashes::Split),
+            Tokenize::None => None,
+        };
+        let rules = TextRules {
+            normalize: self.normalize,
+            tokenize,
+            lowercase: self.lowercase,
+            ..TextRules::default()
+        };
+        let clean = CleanOptions { ratio: Some(self.ratio), ..CleanOptions::new(self.min_len, self.max_len) };
+        let options = PrepareOptions {
+            source_lang: self.common.source_lang.clone(),
+            target_lang: self.common.target_lang.clone(),
+            out: self.common.out.clone(),
+            train_rules: rules.clone(),
+            eval_rules: rules,
+            clean: (!self.no_clean).then_some((clean, CleanWhen::BeforePieces)),
+            hold_out: HoldOut::Sizes { valid: self.valid_size, test: self.test_size },
+            pieces: Pieces::None,
+            joined_dictionary: self.joined_dictionary,
+            threshold: 0,
+            bad_utf8: BadUtf8::Error,
+        };
+        let options = self.common.choose(options, self.bpe);
+        Ok(match &self.tokenizer {
+            Some(path) => PrepareOptions { pieces: Pieces::Tokenizer(path.clone()), ..options },
+            None => options,
+        })
+    }
+
+    /// The files.
+    pub fn corpus(&self) -> anyhow::Result<Corpus> {
+        let train: Vec<Text> = match (&self.source, &self.target) {
+            (Some(source), Some(target)) => vec![Text::plain(source, target)],
+            _ => self.train.iter().map(|prefix| self.find(prefix)).collect::<Result<_, _>>()?,
+        };
+        anyhow::ensure!(
+            !train.is_empty(),
+            "no training text: give --train PREFIX, or --source FILE and --target FILE"
+        );
+        let one =
+            |prefix: &Option<String>| prefix.iter().map(|prefix| self.find(prefix)).collect::<Result<_, _>>();
+        let corpus = Corpus { train, valid: one(&self.valid)?, test: one(&self.test)? };
+        let ours = ["", "tmp"].map(|folder| self.common.out.join(folder));
+        let texts = [&corpus.train, &corpus.valid, &corpus.test].into_iter().flatten();
+        for path in texts.flat_map(|text| [&text.src, &text.tgt]) {
+            // The folder of a bare name is the one we are in.
+            let folder = Path::new(".").join(path);
+            let folder = folder.parent().and_then(|folder| folder.canonicalize().ok());
+            anyhow::ensure!(
+                !ours.iter().any(|out| folder.is_some() && out.canonicalize().ok() == folder),
+                "{} lies in the folder --out, where files of the same names are written; name another folder",
+                path.display()
+            );
+        }
+        Ok(corpus)
+    }
+
+    /// Both sides of PREFIX, compressed or not.
+    fn find(&self, prefix: &str) -> anyhow::Result<Text> {
+        let side = |lang: &str| {
+            let name = format!("{prefix}.{lang}");
+            let names = ["", ".gz", ".zst"].map(|end| PathBuf::from(format!("{name}{end}")));
+            let found = names.into_iter().find(|path| Path::exists(path));
+            found.ok_or_else(|| anyhow::anyhow!("there is no {name}, {name}.gz or {name}.zst"))
+        };
+        Ok(Text::plain(side(&self.common.source_lang)?, side(&self.common.target_lang)?))
+    }
+}

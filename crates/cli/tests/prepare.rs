@@ -1,0 +1,160 @@
+//! `mae prepare` as a user runs it, and what follows it: nothing is done by hand from raw text to a score.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Sandbox, gzip, lines};
+
+fn corpus() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let (german, english) = (["Hund", "Haus", "Tag", "Kind"], ["dog", "house", "day", "child"]);
+    let pair = |i: usize| (i % 4, (i / 4) % 4, i % 7);
+    let text = |words: [&str; 4], and: &str| -> Vec<String> {
+        let line = |(a, b, n): (usize, usize, usize)| format!("{} {and} {}, {n}!", words[a], words[b]);
+        (0..400).map(|i| line(pair(i))).collect()
+    };
+    sandbox.write("raw.de.gz", gzip(&lines(&text(german, "und"))));
+    sandbox.write("raw.en", lines(&text(english, "and")));
+    sandbox
+}
+
+const PREPARE: [&str; 6] = ["prepare", "parallel", "-s", "de", "-t", "en"];
+/// A model and a run small enough for a test.
+const SMALL: [&str; 12] = [
+    "--recipe",
+    "multi30k-base",
+    "--max-epoch",
+    "1",
+    "--max-tokens",
+    "400",
+    "--threads",
+    "1",
+    "--set",
+    "model.encoder_embed_dim=32",
+    "--set",
+    "model.encoder_ffn_embed_dim=48",
+];
+
+/// Trains on what was prepared, translates the test set and the raw test text, scores.
+fn go_on(sandbox: &Sandbox, raw: &str) {
+    sandbox.mae(&["train", "out/data-bin", "--save-dir", "run"], &SMALL).succeeded();
+    let generate = ["generate", "run/checkpoint_last", "--plain", "--beam", "2", "--max-len-b", "12"];
+    sandbox.mae(&generate, &["out/data-bin", "--output", "set.out"]).succeeded();
+    sandbox.mae(&generate, &["--source", raw, "--output", "text.out"]).succeeded();
+    let read = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
+    assert_eq!(read("set.out"), read("text.out"), "text is cut as the set was");
+    assert!(!read("set.out").contains("@@") && !read("set.out").contains('Ġ'), "{}", read("set.out"));
+    assert_eq!(read("set.out").lines().count(), 30);
+    let score = sandbox.mae(&["score", "--sys", "set.out", "--ref", "out/test.raw.en"], &[]);
+    assert!(score.succeeded().contains("BLEU"), "{}", score.stdout);
+}
+
+#[test]
+fn from_raw_text_to_a_score() {
+    let sandbox = corpus();
+    let flags = ["--train", "raw", "--out", "out", "--valid-size", "20", "--test-size", "30", "--bpe", "30"];
+    let run = sandbox.mae(&PREPARE, &flags);
+    for part in [
+        "read raw.de.gz",
+        "training pairs read: 400; held out: 20 for valid, 30 for test",
+        "train after cleaning: 400 of 400 pairs",
+        "test: 30 lines, 30 pairs written",
+        "`mae train out/data-bin`",
+    ] {
+        assert!(run.succeeded().contains(part), "no `{part}` in:\n{}", run.stdout);
+    }
+    go_on(&sandbox, "out/tmp/test.de");
+}
+
+#[test]
+fn from_raw_text_with_a_tokenizer_json() {
+    let sandbox = corpus();
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tokenizer/bytelevel.json");
+    let tokenizer = tokenizer.to_str().unwrap();
+    let flags = ["--source", "raw.de.gz", "--target", "raw.en", "--out", "out", "--valid-size", "20"];
+    let more = ["--test-size", "30", "--tokenizer", tokenizer, "--json"];
+    let run = sandbox.mae(&PREPARE, &[flags.as_slice(), &more].concat());
+    let report: serde_json::Value = serde_json::from_str(run.succeeded()).expect("one JSON object");
+    assert_eq!(report["held_out_test"], 30);
+    assert!(sandbox.path("out/data-bin/tokenizer.json").exists());
+    go_on(&sandbox, "out/test.raw.de");
+}
+
+#[test]
+fn separate_codes_and_dropout_reach_the_folder() {
+    let sandbox = corpus();
+    let flags = ["-s", "de", "-t", "en", "--trainpref", "raw", "--validpref", "raw", "--bpe", "20"];
+    let preprocess = |more: &[&str]| sandbox.mae(&["preprocess"], &[flags.as_slice(), more].concat());
+    preprocess(&["--separate-bpe", "--bpe-dropout", "0.3", "--destdir", "one", "--threads", "1"]).succeeded();
+    preprocess(&["--separate-bpe", "--bpe-dropout", "0.3", "--destdir", "two", "--threads", "3"]).succeeded();
+    preprocess(&["--separate-bpe", "--destdir", "plain"]).succeeded();
+    let read = |dir: &str, file: &str| fs::read(sandbox.path(&format!("{dir}/{file}"))).unwrap();
+    for file in ["bpe.src.codes", "bpe.tgt.codes", "dict.de.txt", "train.de-en.de.bin", "valid.de-en.en.bin"]
+    {
+        assert!(read("one", file) == read("two", file), "{file}");
+    }
+    assert!(read("one", "train.de-en.de.bin").len() > read("plain", "train.de-en.de.bin").len());
+    assert_eq!(read("one", "valid.de-en.de.bin").len(), read("plain", "valid.de-en.de.bin").len());
+    let codes =
+        ["--bpe-codes", "one/bpe.src.codes", "--target-bpe-codes", "one/bpe.tgt.codes", "--destdir", "three"];
+    sandbox.mae(&["preprocess"], &[&flags[..8], &codes].concat()).succeeded();
+    assert!(read("three", "train.de-en.de.bin") == read("plain", "train.de-en.de.bin"));
+    let run = sandbox.mae(&["preprocess"], &[&flags[..8], &["--bpe-dropout", "0.1"]].concat());
+    assert!(run.failed().contains("--bpe-codes"), "{}", run.stderr);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let sandbox = corpus();
+    sandbox.write("bad.en", b"g\xffod\n");
+    sandbox.write("odd.json", "{}");
+    for (args, words) in [
+        (vec!["--train", "elsewhere", "--out", "o"], "elsewhere.de.gz"),
+        (vec!["--out", "o"], "--train PREFIX"),
+        (vec!["--train", "raw", "--out", "."], "lies in the folder --out"),
+        (
+            vec![
+                "--source",
+                "raw.en",
+                "--target",
+                "bad.en",
+                "--out",
+                "o",
+                "--valid-size",
+                "0",
+                "--test-size",
+                "0",
+            ],
+            "--replace-bad-utf8",
+        ),
+        (vec!["--train", "raw", "--out", "o"], "cannot be held out of 400"),
+        (
+            vec![
+                "--train",
+                "raw",
+                "--out",
+                "o",
+                "--valid-size",
+                "1",
+                "--test-size",
+                "1",
+                "--tokenizer",
+                "odd.json",
+            ],
+            "odd.json: not a tokenizer.json",
+        ),
+    ] {
+        let run = sandbox.mae(&PREPARE, &args);
+        assert!(run.failed().contains(words), "{args:?}: {}", run.stderr);
+    }
+    let run = sandbox.mae(
+        &["prepare", "parallel", "-s", "fr", "-t", "en", "--source", "raw.en", "--target", "raw.en"],
+        &["--out", "o"],
+    );
+    assert!(run.failed().contains("`fr`") && run.stderr.contains("--tokenize none"), "{}", run.stderr);
+    let run =
+        sandbox.mae(&["prepare", "iwslt14", "-s", "de", "-t", "en", "--archive", ".", "--out", "o"], &[]);
+    assert!(run.failed().contains("train.tags.de-en.de"), "{}", run.stderr);
+}

@@ -1,0 +1,140 @@
+//! Files of a corpus in the archives or folders that a user has: found by name, extracted where need be.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tar::Archive;
+
+use crate::aside::TextFile;
+use crate::decompress;
+use crate::error::{Error, Result};
+
+/// Folders are searched this deep.
+const DEEPEST: usize = 6;
+
+/// Finds one complete set of files, the first of `sets` that is there, in folders and archives; what only an archive
+/// holds is extracted to `orig`. `inner` is part of the names of archives inside archives that are worth a look.
+pub(super) fn gather(
+    places: &[PathBuf],
+    sets: &[Vec<String>],
+    inner: &[String],
+    orig: &Path,
+    mut progress: impl FnMut(&str),
+) -> Result<Vec<PathBuf>> {
+    let wanted = sets.iter().flatten().map(String::as_str).collect();
+    let mut search = Search {
+        wanted,
+        inner,
+        orig,
+        found: FxHashMap::default(),
+        archives: Vec::new(),
+        progress: &mut progress,
+    };
+    for place in places {
+        search.look_at(place, DEEPEST)?;
+    }
+    for archive in std::mem::take(&mut search.archives) {
+        if search.complete(sets).is_none() {
+            search.open(&archive)?;
+        }
+    }
+    search.complete(sets).ok_or_else(|| {
+        let missing = |set: &Vec<String>| -> Vec<String> {
+            set.iter().filter(|name| !search.found.contains_key(*name)).cloned().collect()
+        };
+        let fewest = sets.iter().map(missing).min_by_key(Vec::len).unwrap_or_default();
+        let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        Error::Options(format!(
+            "not found in {} or an archive there: {}; --archive names the archives as they were downloaded, or folders \
+             with them or with what was extracted from them",
+            places.join(", "),
+            fewest.join(", ")
+        ))
+    })
+}
+
+struct Search<'a> {
+    wanted: FxHashSet<&'a str>,
+    inner: &'a [String],
+    orig: &'a Path,
+    found: FxHashMap<String, PathBuf>,
+    archives: Vec<PathBuf>,
+    progress: &'a mut dyn FnMut(&str),
+}
+
+impl Search<'_> {
+    /// The paths of the first set of which all files are found.
+    fn complete(&self, sets: &[Vec<String>]) -> Option<Vec<PathBuf>> {
+        sets.iter().find_map(|set| set.iter().map(|name| self.found.get(name).cloned()).collect())
+    }
+
+    fn look_at(&mut self, place: &Path, depth: usize) -> Result<()> {
+        let metadata = fs::metadata(place).map_err(Error::io("open", place))?;
+        let name = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // A text may be compressed; it is read as it is.
+        let text = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+        if metadata.is_dir() {
+            if depth == 0 {
+                return Ok(());
+            }
+            let entries = fs::read_dir(place).map_err(Error::io("list", place))?;
+            let mut paths = Vec::new();
+            for entry in entries {
+                paths.push(entry.map_err(Error::io("list", place))?.path());
+            }
+            paths.sort();
+            // What cannot be opened there (a dangling link, say) is no file of the corpus.
+            paths.iter().filter(|path| path.exists()).try_for_each(|path| self.look_at(path, depth - 1))
+        } else {
+            if self.wanted.contains(text) {
+                self.found.entry(text.to_owned()).or_insert_with(|| place.to_owned());
+            } else if is_archive(&name) || depth == DEEPEST {
+                self.archives.push(place.to_owned());
+            }
+            Ok(())
+        }
+    }
+
+    fn open(&mut self, path: &Path) -> Result<()> {
+        (self.progress)(&path.display().to_string());
+        self.extract(&mut decompress::open(path)?, path)
+    }
+
+    fn extract(&mut self, source: &mut dyn Read, path: &Path) -> Result<()> {
+        let damaged =
+            |error: std::io::Error| Error::Io { action: "unpack", path: path.to_owned(), source: error };
+        let mut archive = Archive::new(source);
+        for entry in archive.entries().map_err(damaged)? {
+            let mut entry = entry.map_err(damaged)?;
+            let inside = entry.path().map_err(damaged)?.into_owned();
+            // Only the last part of a name is used, so that no archive can write elsewhere.
+            let name = inside.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if !entry.header().entry_type().is_file() {
+                continue;
+            }
+            if self.wanted.contains(&*name) && !self.found.contains_key(&name) {
+                (self.progress)(&name);
+                fs::create_dir_all(self.orig).map_err(Error::io("create", self.orig))?;
+                let to = self.orig.join(&name);
+                let mut file = TextFile::create(&to)?;
+                file.copy(&mut entry).map_err(damaged)?;
+                file.finish()?;
+                self.found.insert(name, to);
+            } else if is_archive(&name) && self.inner.iter().any(|part| name.contains(part.as_str())) {
+                let source = decompress::decode(Box::new(entry)).map_err(damaged)?;
+                self.extract_inner(source, &path.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn extract_inner(&mut self, mut source: Box<dyn Read + '_>, path: &Path) -> Result<()> {
+        self.extract(&mut source, path)
+    }
+}
+
+fn is_archive(name: &str) -> bool {
+    [".tgz", ".tar.gz", ".tar", ".tar.zst"].iter().any(|end| name.ends_with(end))
+}

@@ -1,0 +1,180 @@
+//! A corpus as it was downloaded to a folder to train on: what fairseq's `prepare-*.sh` scripts and `fairseq-preprocess` do.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`recipes`] | the files and choices of IWSLT14 and WMT14 |
+//! | `archive` | files in archives and folders |
+//! | [`markup`] | text out of `train.tags`, XML and SGM files |
+//! | [`rules`] | normalise, tokenise, lower-case |
+//! | `stages` | texts through the rules into splits; splits into pieces |
+//! | `merges` | codes from the training split |
+//! | [`report`] | what was done |
+//!
+//! The output folder holds, under fairseq's names, the splits as tokens (`tmp/train.de`, …), the codes (`code`), the splits
+//! as pieces (`train.de`, …), the test set as it was (`test.raw.de`) and the binarised folder (`data-bin`). Everything
+//! streams: in memory are a chunk of lines and, while merges are learned, the counts of words. Files are written aside and
+//! appear when they are complete.
+
+mod archive;
+pub mod markup;
+mod merges;
+pub mod recipes;
+pub mod report;
+pub mod rules;
+mod stages;
+
+use std::fs;
+use std::path::PathBuf;
+
+pub use markup::{Markup, Text};
+pub use report::PrepareReport;
+pub use rules::TextRules;
+
+use crate::bpe::LearnOptions;
+use crate::error::{Error, Result};
+use crate::lines::BadUtf8;
+use crate::moses::CleanOptions;
+use crate::preprocess::{self, BpeSource, PreprocessOptions, preprocess};
+use stages::Stages;
+
+/// The binarised folder inside the output folder.
+pub const DATA_BIN: &str = "data-bin";
+
+/// Texts for each split.
+#[derive(Clone, Debug, Default)]
+pub struct Corpus {
+    /// To train on, one after the other.
+    pub train: Vec<Text>,
+    /// To validate on; empty where training pairs are held out.
+    pub valid: Vec<Text>,
+    /// To test on.
+    pub test: Vec<Text>,
+}
+
+/// Training pairs that are kept apart, counted after cleaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldOut {
+    /// Every n-th pair to validate on.
+    EveryNth(u64),
+    /// So many pairs, spread evenly over the corpus.
+    Sizes {
+        /// To validate on.
+        valid: u64,
+        /// To test on.
+        test: u64,
+    },
+}
+
+/// When pairs of odd lengths are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanWhen {
+    /// Lengths are tokens.
+    BeforePieces,
+    /// Lengths are BPE pieces.
+    AfterPieces,
+}
+
+/// How text becomes pieces.
+#[derive(Clone, Debug)]
+pub enum Pieces {
+    /// Tokens are taken as they are.
+    None,
+    /// Merges learned from both sides together.
+    Joint(LearnOptions),
+    /// Merges learned from each side.
+    Separate(LearnOptions),
+    /// A `tokenizer.json`, applied where ids are made.
+    Tokenizer(PathBuf),
+}
+
+/// Choices.
+#[derive(Clone, Debug)]
+pub struct PrepareOptions {
+    /// Source language.
+    pub source_lang: String,
+    /// Target language.
+    pub target_lang: String,
+    /// The output folder.
+    pub out: PathBuf,
+    /// What is done to training texts.
+    pub train_rules: TextRules,
+    /// What is done to texts that are given for validation and test.
+    pub eval_rules: TextRules,
+    /// Which training pairs are dropped, and when; given validation and test texts stay whole.
+    pub clean: Option<(CleanOptions, CleanWhen)>,
+    /// What is held out of the training text.
+    pub hold_out: HoldOut,
+    /// Subwords.
+    pub pieces: Pieces,
+    /// One dictionary for both languages.
+    pub joined_dictionary: bool,
+    /// Types seen less often become unknown.
+    pub threshold: u64,
+    /// What to do with bytes that are not UTF-8.
+    pub bad_utf8: BadUtf8,
+}
+
+/// What is being done, for progress bars.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// A file is looked for or extracted.
+    Unpacking(&'a str),
+    /// Pairs go through a stage.
+    Pairs {
+        /// The stage.
+        stage: &'a str,
+        /// Pairs so far.
+        done: u64,
+    },
+    /// Words are counted, merges learned, ids written.
+    Preprocess(preprocess::Progress<'a>),
+}
+
+/// Prepares a corpus. `progress` is called often; it should be quick.
+pub fn prepare(
+    corpus: &Corpus,
+    options: &PrepareOptions,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<PrepareReport> {
+    check(corpus, options)?;
+    let tmp = options.out.join("tmp");
+    fs::create_dir_all(&tmp).map_err(Error::io("create", &tmp))?;
+    let mut stages = Stages::new(options, &mut progress)?;
+    stages.split(corpus)?;
+    let segmentation = stages.learn_merges()?;
+    let (texts, bpe) = match (&segmentation, &options.pieces) {
+        (Some(segmentation), _) => {
+            stages.segment(segmentation)?;
+            (options.out.as_path(), BpeSource::Applied(segmentation.clone()))
+        }
+        (None, Pieces::Tokenizer(path)) => (tmp.as_path(), BpeSource::Tokenizer(path.clone())),
+        (None, _) => (tmp.as_path(), BpeSource::None),
+    };
+    let (splits, mut report) = stages.done();
+    let prefix = |split: &str| splits.contains(&split).then(|| texts.join(split).display().to_string());
+    let binarise = PreprocessOptions {
+        trainpref: prefix("train"),
+        validpref: prefix("valid"),
+        testpref: prefix("test"),
+        joined_dictionary: options.joined_dictionary,
+        thresholdsrc: options.threshold,
+        thresholdtgt: options.threshold,
+        bpe,
+        ..PreprocessOptions::new(&options.source_lang, &options.target_lang, options.out.join(DATA_BIN))
+    };
+    report.binarised = preprocess(&binarise, |step| progress(Progress::Preprocess(step)))?;
+    Ok(report)
+}
+
+fn check(corpus: &Corpus, options: &PrepareOptions) -> Result<()> {
+    let complaint = if corpus.train.is_empty() {
+        "there is no training text"
+    } else if options.source_lang == options.target_lang {
+        "source and target language are the same"
+    } else if options.hold_out == HoldOut::EveryNth(0) || options.hold_out == HoldOut::EveryNth(1) {
+        "holding every pair out leaves nothing to train on; hold out every second one or fewer"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Options(complaint.into()))
+}

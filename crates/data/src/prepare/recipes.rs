@@ -1,0 +1,140 @@
+//! The files and choices of fairseq's `prepare-iwslt14.sh` and `prepare-wmt14en2de.sh`.
+
+use std::path::{Path, PathBuf};
+
+use super::archive::gather;
+use super::{CleanWhen, Corpus, HoldOut, Markup, Pieces, PrepareOptions, Progress, Text, TextRules};
+use crate::bpe::LearnOptions;
+use crate::error::{Error, Result};
+use crate::lines::BadUtf8;
+use crate::moses::{CleanOptions, Dashes};
+
+/// The test sets of IWSLT14 in the order of the script; together 6,750 lines.
+const TED_SETS: [&str; 5] = ["TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"];
+
+/// Which News Commentary belongs to WMT14's training text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NewsCommentary {
+    /// Version 12 of 2017, the script's choice, or version 9 where only that is there.
+    #[default]
+    Newest,
+    /// Version 9 of 2014, the script's choice with `--icml17`.
+    V9,
+}
+
+/// IWSLT14: tokens, lengths from 1 to 175 with a ratio of 1.5, lower case, every 23rd pair held out, 10,000 joint merges.
+pub fn iwslt14(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
+    english_and_german(src, tgt)?;
+    let rules = TextRules {
+        tokenize: Some(Dashes::Keep),
+        split_last_period: true,
+        lowercase: true,
+        ..TextRules::default()
+    };
+    Ok(PrepareOptions {
+        source_lang: src.into(),
+        target_lang: tgt.into(),
+        out: out.into(),
+        eval_rules: TextRules { straighten: true, ..rules.clone() },
+        train_rules: rules,
+        clean: Some((clean(175), CleanWhen::BeforePieces)),
+        hold_out: HoldOut::EveryNth(23),
+        pieces: Pieces::Joint(LearnOptions { merges: 10_000, ..LearnOptions::default() }),
+        joined_dictionary: false,
+        threshold: 0,
+        bad_utf8: BadUtf8::Error,
+    })
+}
+
+/// IWSLT14's files, from `de-en.tgz`, an archive around it, or a folder.
+pub fn iwslt14_corpus(
+    places: &[PathBuf],
+    options: &PrepareOptions,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<Corpus> {
+    let (src, tgt) = (&options.source_lang, &options.target_lang);
+    let pairs = ["de-en".to_owned(), "en-de".to_owned()];
+    let sets = pairs.iter().map(|pair| {
+        let sides = [src, tgt].map(|lang| {
+            let tests = TED_SETS.iter().map(move |set| format!("IWSLT14.{set}.{pair}.{lang}.xml"));
+            [format!("train.tags.{pair}.{lang}")].into_iter().chain(tests)
+        });
+        sides.into_iter().flatten().collect()
+    });
+    let sets: Vec<Vec<String>> = sets.collect();
+    let orig = options.out.join("orig");
+    let files = gather(places, &sets, &pairs, &orig, |name| progress(Progress::Unpacking(name)))?;
+    let (src, tgt) = files.split_at(files.len() / 2);
+    let text = |i: usize, markup| Text { src: src[i].clone(), tgt: tgt[i].clone(), markup };
+    Ok(Corpus {
+        train: vec![text(0, Markup::Tags)],
+        valid: Vec::new(),
+        test: (1..src.len()).map(|i| text(i, Markup::Segments)).collect(),
+    })
+}
+
+/// WMT14: punctuation normalised, tokens with dashes split, every 100th pair held out, 40,000 joint merges, lengths from 1 to
+/// 250 pieces with a ratio of 1.5. One dictionary, because the recipes share embeddings.
+pub fn wmt14(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
+    english_and_german(src, tgt)?;
+    let rules = TextRules { tokenize: Some(Dashes::Split), split_last_period: true, ..TextRules::default() };
+    Ok(PrepareOptions {
+        source_lang: src.into(),
+        target_lang: tgt.into(),
+        out: out.into(),
+        train_rules: TextRules { normalize: true, ..rules.clone() },
+        eval_rules: TextRules { straighten: true, ..rules },
+        clean: Some((clean(250), CleanWhen::AfterPieces)),
+        hold_out: HoldOut::EveryNth(100),
+        pieces: Pieces::Joint(LearnOptions { merges: 40_000, ..LearnOptions::default() }),
+        joined_dictionary: true,
+        threshold: 0,
+        bad_utf8: BadUtf8::Error,
+    })
+}
+
+/// WMT14's files, from the archives of Europarl, Common Crawl, News Commentary and the test sets, or folders.
+pub fn wmt14_corpus(
+    places: &[PathBuf],
+    options: &PrepareOptions,
+    news: NewsCommentary,
+    mut progress: impl FnMut(Progress<'_>),
+) -> Result<Corpus> {
+    let versions: &[&str] = match news {
+        NewsCommentary::Newest => &["v12", "v9"],
+        NewsCommentary::V9 => &["v9"],
+    };
+    let sides = [(&options.source_lang, "src"), (&options.target_lang, "ref")];
+    let sets = versions.iter().map(|version| {
+        let names = sides.map(|(lang, role)| {
+            [
+                format!("europarl-v7.de-en.{lang}"),
+                format!("commoncrawl.de-en.{lang}"),
+                format!("news-commentary-{version}.de-en.{lang}"),
+                format!("newstest2014-deen-{role}.{lang}.sgm"),
+            ]
+        });
+        names.into_iter().flatten().collect()
+    });
+    let sets: Vec<Vec<String>> = sets.collect();
+    let orig = options.out.join("orig");
+    let files = gather(places, &sets, &[], &orig, |name| progress(Progress::Unpacking(name)))?;
+    let (src, tgt) = files.split_at(files.len() / 2);
+    let text = |i: usize, markup| Text { src: src[i].clone(), tgt: tgt[i].clone(), markup };
+    let train = (0..3).map(|i| text(i, Markup::None)).collect();
+    Ok(Corpus { train, valid: Vec::new(), test: vec![text(3, Markup::Segments)] })
+}
+
+fn clean(longest: usize) -> CleanOptions {
+    CleanOptions { ratio: Some(1.5), ..CleanOptions::new(1, longest) }
+}
+
+fn english_and_german(src: &str, tgt: &str) -> Result<()> {
+    match (src, tgt) {
+        ("de", "en") | ("en", "de") => Ok(()),
+        _ => Err(Error::Options(format!(
+            "this corpus is prepared for German and English, not {src} and {tgt}; any two aligned files go through \
+             `mae prepare parallel`"
+        ))),
+    }
+}

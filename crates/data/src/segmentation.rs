@@ -1,0 +1,161 @@
+//! How text becomes pieces and text again: BPE codes for both sides or one for each, or a `tokenizer.json`.
+//!
+//! A binarised folder and a model folder hold it in files of the same names, so that what was done to the training text
+//! can be done to any other.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+
+use crate::bpe::{self, Bpe, Codes, Dropout};
+use crate::error::{Error, Result};
+use crate::tokenizer::Tokenizer;
+
+/// Codes that serve both sides.
+pub const CODES: &str = "bpe.codes";
+/// Codes of the source side.
+pub const SOURCE_CODES: &str = "bpe.src.codes";
+/// Codes of the target side.
+pub const TARGET_CODES: &str = "bpe.tgt.codes";
+/// A tokeniser of Hugging Face's `tokenizers`, which serves both sides.
+pub const TOKENIZER: &str = "tokenizer.json";
+
+/// Where the boundaries between pieces come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segmentation {
+    /// One list of merges for both sides.
+    Joint(Codes),
+    /// A list of merges for each side.
+    Separate {
+        /// Merges of the source.
+        src: Codes,
+        /// Merges of the target.
+        tgt: Codes,
+    },
+    /// A `tokenizer.json` for both sides.
+    Tokenizer(Tokenizer),
+}
+
+impl From<Codes> for Segmentation {
+    fn from(codes: Codes) -> Self {
+        Self::Joint(codes)
+    }
+}
+
+impl Segmentation {
+    /// What a folder holds; `None` where text comes in pieces already.
+    pub fn load(folder: impl AsRef<Path>) -> Result<Option<Self>> {
+        let folder = folder.as_ref();
+        let [joint, src, tgt, tokenizer] =
+            [CODES, SOURCE_CODES, TARGET_CODES, TOKENIZER].map(|name| folder.join(name));
+        let found = [&joint, &src, &tokenizer].iter().filter(|path| path.exists()).count();
+        if found > 1 {
+            let what = format!(
+                "holds more than one of {CODES}, {SOURCE_CODES} and {TOKENIZER}; remove those that the dictionaries \
+                 were not made with"
+            );
+            return Err(Error::dataset(folder, what));
+        }
+        Ok(if joint.exists() {
+            Some(Self::Joint(Codes::load(joint)?))
+        } else if src.exists() {
+            Some(Self::Separate { src: Codes::load(src)?, tgt: Codes::load(tgt)? })
+        } else if tokenizer.exists() {
+            Some(Self::Tokenizer(Tokenizer::load(tokenizer)?))
+        } else {
+            None
+        })
+    }
+
+    /// Writes its files (aside, then renamed), and takes those of another kind away.
+    pub fn save(this: Option<&Self>, folder: impl AsRef<Path>) -> Result<()> {
+        let folder = folder.as_ref();
+        let kept: &[&str] = match this {
+            Some(Self::Joint(_)) => &[CODES],
+            Some(Self::Separate { .. }) => &[SOURCE_CODES, TARGET_CODES],
+            Some(Self::Tokenizer(_)) => &[TOKENIZER],
+            None => &[],
+        };
+        for name in [CODES, SOURCE_CODES, TARGET_CODES, TOKENIZER] {
+            let path = folder.join(name);
+            if !kept.contains(&name) && path.exists() {
+                fs::remove_file(&path).map_err(Error::io("replace", &path))?;
+            }
+        }
+        match this {
+            Some(Self::Joint(codes)) => codes.save(folder.join(CODES)),
+            Some(Self::Separate { src, tgt }) => {
+                src.save(folder.join(SOURCE_CODES))?;
+                tgt.save(folder.join(TARGET_CODES))
+            }
+            Some(Self::Tokenizer(tokenizer)) => tokenizer.save(folder.join(TOKENIZER)),
+            None => Ok(()),
+        }
+    }
+
+    /// What cuts source and target.
+    pub fn segmenters(&self) -> [Arc<Segmenter>; 2] {
+        let bpe = |codes| Arc::new(Segmenter::Bpe(Box::new(Bpe::new(codes))));
+        match self {
+            Self::Joint(codes) => {
+                let both = bpe(codes);
+                [both.clone(), both]
+            }
+            Self::Separate { src, tgt } => [bpe(src), bpe(tgt)],
+            Self::Tokenizer(tokenizer) => {
+                let both = Arc::new(Segmenter::Tokenizer(tokenizer.clone()));
+                [both.clone(), both]
+            }
+        }
+    }
+
+    /// Number of merges, both sides together.
+    pub fn merges(&self) -> usize {
+        match self {
+            Self::Joint(codes) => codes.len(),
+            Self::Separate { src, tgt } => src.len() + tgt.len(),
+            Self::Tokenizer(tokenizer) => tokenizer.merges(),
+        }
+    }
+}
+
+/// Text from pieces: what `this` undoes, or the joining of `@@ ` where nothing is known of the pieces.
+pub fn join(this: Option<&Segmentation>, line: &str) -> String {
+    match this {
+        Some(Segmentation::Tokenizer(tokenizer)) => tokenizer.join(line),
+        _ => bpe::join(line),
+    }
+}
+
+/// Cuts the lines of one side.
+pub enum Segmenter {
+    /// By merges.
+    Bpe(Box<Bpe>),
+    /// As a `tokenizer.json` says.
+    Tokenizer(Tokenizer),
+}
+
+impl Segmenter {
+    /// A line as pieces with blanks between.
+    pub fn segment_line(&self, line: &str) -> String {
+        match self {
+            Self::Bpe(bpe) => bpe.segment_line(line),
+            Self::Tokenizer(tokenizer) => tokenizer.segment_line(line),
+        }
+    }
+
+    /// The same with merges skipped at random; a `tokenizer.json` knows no dropout.
+    pub fn segment_line_dropping(&self, line: &str, dropout: Dropout, place: u64) -> String {
+        match self {
+            Self::Bpe(bpe) => bpe.segment_line_dropping(line, dropout, place),
+            Self::Tokenizer(tokenizer) => tokenizer.segment_line(line),
+        }
+    }
+
+    /// Many lines, on all threads.
+    pub fn segment_lines<S: AsRef<str> + Sync>(&self, lines: &[S]) -> Vec<String> {
+        lines.par_iter().with_min_len(64).map(|line| self.segment_line(line.as_ref())).collect()
+    }
+}

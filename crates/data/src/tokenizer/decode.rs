@@ -1,0 +1,56 @@
+//! Pieces to text.
+
+use super::bytes;
+
+/// How pieces are put together.
+pub(super) enum Decoder {
+    /// Characters stand for bytes.
+    ByteLevel,
+    /// This mark ends words.
+    WordEnd(String),
+    /// This mark stands for a blank; pieces such as `<0xC3>` for bytes. A blank at the start goes.
+    Metaspace(char),
+    /// A blank between each two.
+    Blanks,
+}
+
+impl Decoder {
+    /// The text of pieces with blanks between.
+    pub(super) fn decode(&self, line: &str) -> String {
+        let pieces = line.split(' ').filter(|piece| !piece.is_empty());
+        match self {
+            Self::ByteLevel => {
+                let mut text = Vec::with_capacity(line.len());
+                for c in pieces.flat_map(str::chars) {
+                    match bytes::byte_of(c) {
+                        Some(byte) => text.push(byte),
+                        None => text.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                    }
+                }
+                String::from_utf8_lossy(&text).trim_start_matches(' ').to_owned()
+            }
+            Self::WordEnd(mark) => {
+                let text = pieces.map(|piece| piece.replace(&**mark, " ")).collect::<String>();
+                text.trim_end_matches(' ').to_owned()
+            }
+            Self::Metaspace(mark) => {
+                let mut text = Vec::with_capacity(line.len());
+                for piece in pieces {
+                    match byte_piece(piece) {
+                        Some(byte) => text.push(byte),
+                        None => text.extend_from_slice(piece.replace(*mark, " ").as_bytes()),
+                    }
+                }
+                let text = String::from_utf8_lossy(&text);
+                text.strip_prefix(' ').unwrap_or(&text).to_owned()
+            }
+            Self::Blanks => line.to_owned(),
+        }
+    }
+}
+
+/// The byte of `<0xC3>`.
+fn byte_piece(piece: &str) -> Option<u8> {
+    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
+    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
+}
