@@ -5,7 +5,7 @@ mod common;
 use common::slow::{SlowSearch, assert_same};
 use common::{alone, config, model, sources, systems, with_gates};
 use mae_data::{EOS, PAD};
-use mae_decode::{SearchOptions, search};
+use mae_decode::{SearchOptions, Searcher, search};
 use mae_model::config::{CrossGate, DecoderGate, System};
 use mae_model::{ExpertMode, Translator};
 
@@ -114,6 +114,21 @@ fn a_sentence_stops_with_a_full_beam_or_at_the_limit() {
                 let score = sum / hypothesis.tokens.len() as f32;
                 assert!((score - hypothesis.score).abs() < 1e-5, "lenpen 1 is the mean");
             }
+        }
+    }
+}
+
+/// What a searcher keeps from batch to batch does not show, whether the next one is smaller or larger.
+#[test]
+fn a_searcher_translates_one_batch_after_another() {
+    for (name, config) in systems() {
+        let model = model(&config, 9);
+        let options = SearchOptions { max_len_b: 6, ..SearchOptions::default() };
+        let mut searcher = Searcher::new(&model, &options, &ExpertMode::Mix);
+        for lengths in [&[9, 4][..], &[2], &[5], &[7, 3], &[12, 1, 3]] {
+            let batch = sources(lengths, 9);
+            let want = search(&model, &batch, &options, &ExpertMode::Mix).unwrap();
+            assert_eq!(searcher.search(&batch).unwrap(), want, "{name}, {lengths:?}");
         }
     }
 }

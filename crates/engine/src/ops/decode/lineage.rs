@@ -170,19 +170,21 @@ impl Tape<'_> {
 /// A value in memory that stays the same, so that captured passes find it: what a search computes once per batch.
 pub struct Kept {
     tensor: Tensor,
+    /// Rows that there is room for; the value of a CPU may have fewer.
+    rows: usize,
 }
 
 impl Kept {
     /// Room for `[rows, cols]` activations, or 32-bit floats.
     pub fn new(device: &Device, [rows, cols]: [usize; 2], floats: bool) -> Self {
         let buffer = if floats { device.scratch_floats(rows * cols) } else { device.scratch(rows * cols) };
-        Self { tensor: Tensor::new([rows, cols], buffer) }
+        Self { tensor: Tensor::new([rows, cols], buffer), rows }
     }
 
     /// Takes a value of no more rows.
     pub fn set(&mut self, value: &Tensor) {
         let room = &self.tensor;
-        assert!(value.rows() <= room.rows() && value.cols() == room.cols() && value.dtype() == room.dtype());
+        assert!(value.rows() <= self.rows && value.cols() == room.cols() && value.dtype() == room.dtype());
         match self.device_ptr() {
             None => self.tensor = value.clone(),
             Some(to) => value.gpu().copy(value.ptr(), to, value.count() * value.dtype().size()),
