@@ -166,7 +166,7 @@ fn fine_tuning_and_validation() {
     assert_eq!((&report["sentences"], &report["split"]), (&20.into(), &"valid".into()));
     let log = std::fs::read_to_string(sandbox.path("tuned/log.jsonl")).unwrap();
     let best = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let best = best.filter(|event| event["is_best"] == true).last().unwrap();
+    let best = best.rev().find(|event| event["is_best"] == true).unwrap();
     assert_eq!((&best["loss"], &best["gate_entropy"]), (&report["loss"], &report["gate_entropy"]));
     let shown = validate(&[]);
     assert!(

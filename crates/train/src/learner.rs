@@ -1,18 +1,19 @@
 //! One update. Algorithm 1 (G step): the full mixture, gradient to the gates. Algorithm 2 (F step): one drawn expert
 //! per row, gradient to everything else.
 
+mod trial;
+
 use std::collections::HashMap;
 
 use mae_data::PackedBatch;
 use mae_engine::optim::{self, Adam, Moments, Numbers, Reading, StepNumbers};
 use mae_engine::{Gradients, GroupSet, Replays, Rng, Tape};
 use mae_model::attention::Pass;
-use mae_model::config::System;
 use mae_model::groups;
 use mae_model::{BatchShape, DeviceBatch, ExpertMode, Translator};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Free, TrainConfig};
+use crate::config::TrainConfig;
 use crate::diagnosis::Diagnosis;
 use crate::plan::Steps;
 use crate::{Error, Result, schedule};
@@ -297,36 +298,6 @@ impl Learner {
             self.descend_gates();
         }
         Ok((main, rate))
-    }
-
-    /// Forward and backward over `batch` with every kind of step that this run takes, to see whether the memory
-    /// suffices. Parameters, statistics, counters and random numbers stay as they are.
-    pub fn try_out(&mut self, batch: &PackedBatch) -> Result<()> {
-        let kinds: &[StepKind] = match self.model.config().mixture.system {
-            System::Mae if self.config.free == Free::Gates => &[StepKind::G],
-            System::Mae => &[StepKind::F, StepKind::G],
-            System::Nobcd => &[StepKind::Joint],
-            System::Base | System::Uniform => &[StepKind::F],
-        };
-        let params = self.model.params();
-        let device = params.device().clone();
-        let kept = params.named().filter(|p| p.group == groups::STATISTICS).map(|p| p.name.to_owned());
-        let kept: Vec<(String, Vec<f32>)> =
-            kept.map(|name| Ok((name.clone(), params.get(&name)?))).collect::<Result<_>>()?;
-        let rng = Rng::new(self.config.seed, u32::MAX);
-        let weight = 1.0 / batch.tgt_tokens().max(1) as f32;
-        // On a GPU the second pass of a kind is captured, which takes memory of its own.
-        let passes = if device.is_gpu() { 2 } else { 1 };
-        for &kind in kinds {
-            for _ in 0..passes {
-                self.batch_pass(batch, kind, true, rng, weight)?;
-                device.wait()?;
-            }
-        }
-        for (name, values) in kept {
-            self.model.params_mut().set(&name, &values)?;
-        }
-        Ok(())
     }
 
     /// Asks for a G step alone: for benchmarks.
