@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use mae_engine::ops::attention::{Attention as AttentionOp, HeadWeights, Inputs};
 use mae_engine::ops::linear::Activation;
 use mae_engine::ops::mixture::{HeadMix, Pick};
+use mae_engine::ops::pool::Pooling;
 use mae_engine::{Ids, ParamId, ParamsBuilder, Segments, Tape, Tensor, Var};
 
 use crate::config::{CrossGate, DecoderGate, ModelConfig, SamplingUnit, System};
@@ -189,30 +190,21 @@ impl MixtureAttention {
         };
         let per_row = mixing.input == GateInput::Running;
         let gate_rows = if per_row { read.rows() } else { segments.count() };
-        let mix = if mixing.gate.is_none() {
-            self.mix(pass, mixing, None, gate_rows, per_row.then_some(segments))
-        } else {
-            let pooled = if per_row {
-                pass.tape.running_mean(&read, segments, None)
-            } else {
-                pass.tape.segment_mean(&read, segments)
-            };
-            self.mix(pass, mixing, Some(&pooled), gate_rows, per_row.then_some(segments))
-        };
-        match mix {
+        let pooling = if per_row { Pooling::Running(segments) } else { Pooling::Sentence(segments) };
+        match self.mix(pass, mixing, Some((&read, pooling)), gate_rows, per_row.then_some(segments)) {
             None => HeadWeights::One,
             Some(mix) if per_row => HeadWeights::PerRow(mix.weights),
             Some(mix) => HeadWeights::PerSentence(mix.weights),
         }
     }
 
-    /// Head weights of `rows` gate rows; `None` for plain attention. `sentences` says which rows share a sentence
-    /// where a sentence has several.
+    /// Head weights of `rows` gate rows; `None` for plain attention. `input`: what a gate reads, if there is one.
+    /// `sentences` says which rows share a sentence where a sentence has several.
     fn mix(
         &self,
         pass: &mut Pass<'_, '_>,
         mixing: &Mixing,
-        pooled: Option<&Var>,
+        input: Option<(&Var, Pooling<'_>)>,
         rows: usize,
         sentences: Option<&Segments>,
     ) -> Option<HeadMix> {
@@ -227,8 +219,8 @@ impl MixtureAttention {
             (ExpertMode::Given(draws), _, _) => Some(Pick::Given(draws[&self.name].clone())),
         };
         let tape = &mut *pass.tape;
-        let mix = match (&mixing.gate, pooled, pick) {
-            (Some(gate), Some(pooled), pick) => gate.mix(tape, pooled, &mixing.experts, pick.as_ref()),
+        let mix = match (&mixing.gate, input, pick) {
+            (Some(gate), Some(input), pick) => gate.mix(tape, input, &mixing.experts, pick.as_ref()),
             (_, _, Some(pick)) => tape.pick_ungated(rows, &mixing.experts, &pick),
             (_, _, None) => return None,
         };

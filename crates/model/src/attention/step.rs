@@ -1,6 +1,7 @@
 //! One new row per hypothesis: the same attention over cached keys and values, gates over running sums.
 
 use mae_engine::ops::decode::{Kept, KvCache, Lineage, Room, RunningSum};
+use mae_engine::ops::pool::Pooling;
 use mae_engine::{Device, Ids, Segments, Tape, Tensor, Var};
 
 use super::{GateInput, Mixing, MixtureAttention, Pass, Projections, linear};
@@ -90,8 +91,8 @@ impl MixtureAttention {
         }
         let over_source = self.mixing.as_ref().filter(|mixing| mixing.input == GateInput::Source);
         if let (Some(mixing), Some(kept)) = (over_source, &mut state.sentence_weights) {
-            let pooled = mixing.gate.is_some().then(|| pass.tape.segment_mean(memory, keys));
-            match self.mix(pass, mixing, pooled.as_ref(), keys.count(), None) {
+            let input = (memory, Pooling::Sentence(keys));
+            match self.mix(pass, mixing, Some(input), keys.count(), None) {
                 Some(mix) => kept.set(mix.weights.tensor()),
                 // Plain attention: every head weighs 1.
                 None => kept.set(&Tensor::from_host(
@@ -143,7 +144,8 @@ impl MixtureAttention {
             .gate
             .is_some()
             .then(|| Var::constant(pass.tape.running_step(x, &mut state.gate_sum, at.lineage)));
-        let mix = self.mix(pass, mixing, pooled.as_ref(), x.rows(), None);
+        let input = pooled.as_ref().map(|pooled| (pooled, Pooling::Nothing));
+        let mix = self.mix(pass, mixing, input, x.rows(), None);
         mix.map(|mix| mix.weights.tensor().clone())
     }
 }
