@@ -1,8 +1,7 @@
 // Batch norm over rows: y = (x − mean)·scale·γ + β per column, scale = 1/√(variance + ε).
 //
 // `*valid` rows count; rows from there on are written as zeros. Sums over rows are made in two steps: blocks sum parts
-// of the rows; the last block of a strip of columns, or the kernel that needs the totals, adds the parts up, which spares
-// a launch.
+// of the rows, and the kernel that needs the totals adds the parts of its own columns up, which spares a launch.
 // A block takes 64 columns with 32 groups of 8 threads; a thread holds a run of eight columns, and the groups take rows
 // in turn. With parts = min(ceil(rows/64), 32) there are enough blocks, and few enough partial sums.
 
@@ -11,9 +10,6 @@
 #define THREADS 256u
 #define WARPS 8u
 #define QUARTERS 4u
-
-#define EPSILON 1e-5f
-#define MOMENTUM 0.1f
 
 // Adds a and b up over the groups; thread t < 64 gets the sums of column t.
 __device__ __forceinline__ float2 sum_groups(float a[8], float b[8]) {
@@ -58,41 +54,14 @@ __device__ __forceinline__ float sum_parts(u32 parts, float (*sums)[COLUMNS], Va
     return (sums[0][column] + sums[1][column]) + (sums[2][column] + sums[3][column]);
 }
 
-// The rows of a part of `each` rows, as far as they count: [first, end).
-__device__ __forceinline__ uint2 part_rows(u32 part, u32 each, u32 valid) {
-    return make_uint2(min(part * each, valid), min((part + 1) * each, valid));
-}
-
-// A running statistic after a batch. A batch whose numbers are not finite must not spoil it.
-__device__ __forceinline__ float moved(float running, float batch) {
-    float value = (1.0f - MOMENTUM) * running + MOMENTUM * batch;
-    return fabsf(value) < __uint_as_float(0x7f800000u) ? value : running;
-}
-
-// Whether this block is the last of its columns to come here. It then sees what the others have written.
-__device__ __forceinline__ bool is_last(u32* arrived) {
-    __shared__ u32 before;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        before = atomicInc(arrived + blockIdx.x, gridDim.y - 1);  // the last one sets it back to 0
-        __threadfence();
-    }
-    __syncthreads();
-    return before == gridDim.y - 1;
-}
-
-// Per column of x [rows, cols]: the mean and the biased variance of the rows that count, towards which the running ones
-// move (the unbiased variance); with fewer than two rows the running ones. partials [parts, 2, cols]: of each part the
-// mean and the sum of squared deviations from it. `arrived`: blocks of each strip of columns that have ended, zeros
-// before and after.
+// Per part of rows and column: the mean and the sum of squared deviations from it. x [rows, cols],
+// partials [parts, 2, cols].
 // launch: grid (ceil(cols/64), parts), block 256
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-batch_norm_statistics(const act* __restrict__ x, const u32* valid, float* mean, float* variance, float* running_mean,
-                      float* running_var, float* partials, u32* arrived, u32 rows, u32 cols, u32 parts) {
+batch_norm_statistics(const act* __restrict__ x, const u32* valid, u32 rows, u32 cols, float* __restrict__ partials,
+                      u32 parts) {
     constexpr u32 BATCH = 4;
-    u32 count = *valid, each = (rows + parts - 1) / parts;
-    uint2 range = part_rows(blockIdx.y, each, count);
+    uint2 range = part_rows(blockIdx.y, (rows + parts - 1) / parts, *valid);
     u32 group = threadIdx.x / 8, at = blockIdx.x * COLUMNS + threadIdx.x % 8 * 8;
     // Distances from the part's first row: one sweep is enough, and cancels at most a factor of the part's length.
     float origin[8], sum[8] = {}, squares[8] = {};
@@ -117,60 +86,73 @@ batch_norm_statistics(const act* __restrict__ x, const u32* valid, float* mean, 
         }
     }
     float2 total = sum_groups(sum, squares);
-    u32 column = blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
-    bool own = threadIdx.x < COLUMNS && column < cols;
-    if (own) {
-        float centre = 0.0f, deviations = 0.0f;
-        if (range.x < range.y) {
-            float shift = total.x / (float)(range.y - range.x);
-            centre = as_float(x[(u64)range.x * cols + column]) + shift;
-            deviations = fmaxf(total.y - total.x * shift, 0.0f);
-        }
-        float* out = partials + (u64)blockIdx.y * 2 * cols;
-        out[column] = centre;
-        out[cols + column] = deviations;
+    u32 column = blockIdx.x * COLUMNS + threadIdx.x;
+    if (threadIdx.x >= COLUMNS || column >= cols) return;
+    float mean = 0.0f, deviations = 0.0f;
+    if (range.x < range.y) {
+        float shift = total.x / (float)(range.y - range.x);
+        mean = as_float(x[(u64)range.x * cols + column]) + shift;
+        deviations = fmaxf(total.y - total.x * shift, 0.0f);
     }
-    if (!is_last(arrived)) return;
-
-    // Chan et al.'s combination of all parts at once.
-    __shared__ float sums[2][QUARTERS][COLUMNS];
-    u32 near = min(column, cols - 1);
-    auto size = [&](u32 part) {
-        uint2 range = part_rows(part, each, count);
-        return (float)(range.y - range.x);
-    };
-    auto partial = [&](u32 part, u32 which) { return __ldcg(partials + ((u64)part * 2 + which) * cols + near); };
-    float average = sum_parts(parts, sums[0], [&](u32 p) { return size(p) * partial(p, 0); }) / (float)count;
-    float spread = sum_parts(parts, sums[1], [&](u32 p) {
-        float distance = partial(p, 0) - average;
-        return fmaf(size(p) * distance, distance, partial(p, 1));
-    }) / (float)count;
-    if (!own) return;
-    float old_mean = running_mean[column], old_var = running_var[column];
-    bool of_batch = count > 1;
-    mean[column] = of_batch ? average : old_mean;
-    variance[column] = of_batch ? spread : old_var;
-    if (of_batch) {
-        running_mean[column] = moved(old_mean, average);
-        running_var[column] = moved(old_var, spread * ((float)count / (float)(count - 1)));
-    }
+    float* out = partials + (u64)blockIdx.y * 2 * cols;
+    out[column] = mean;
+    out[cols + column] = deviations;
 }
 
-// y = (x − mean)·scale·γ + β; x, y [rows, cols], all others [cols].
+// y = (x − mean)·scale·γ + β; x, y [rows, cols], all others [cols] but for `partials` of batch_norm_statistics.
+// Training with more than one valid row: the batch's mean and biased variance, and running statistics moved towards
+// them (the unbiased variance) in new_*. Otherwise: the running statistics, new_* is a copy of them, and `partials` is
+// not read. mean, scale, new_* may be null; new_* may be the running statistics themselves.
 // launch: grid (ceil(cols/64), parts), block 256; another number of blocks over the rows is right, too
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-batch_norm_forward(const act* __restrict__ x, const u32* valid, const float* mean, const float* variance,
-                   const float* gamma, const float* beta, act* __restrict__ y, u32 rows, u32 cols) {
+batch_norm_forward(const act* __restrict__ x, const u32* valid, const float* partials, u32 parts, const float* gamma,
+                   const float* beta, const float* running_mean, const float* running_var, float* mean, float* scale,
+                   float* new_running_mean, float* new_running_var, u32 training, act* __restrict__ y, u32 rows,
+                   u32 cols) {
     constexpr u32 BATCH = 4;
-    u32 count = *valid, group = threadIdx.x / 8, at = blockIdx.x * COLUMNS + threadIdx.x % 8 * 8;
+    __shared__ float sums[2][QUARTERS][COLUMNS];
+    __shared__ alignas(16) float centre[COLUMNS], factor[COLUMNS], offset[COLUMNS];
+    u32 count = *valid, place = threadIdx.x % COLUMNS, column = blockIdx.x * COLUMNS + place;
+    u32 near = min(column, cols - 1);
+    float weight = gamma[near], bias = beta[near], moved_mean = running_mean[near], moved_var = running_var[near];
+    float average = moved_mean, variance = moved_var;
+    bool of_batch = training && count > 1;
+    if (of_batch) {
+        // Chan et al.'s combination of all parts at once.
+        u32 each = (rows + parts - 1) / parts;
+        auto size = [&](u32 part) {
+            uint2 range = part_rows(part, each, count);
+            return (float)(range.y - range.x);
+        };
+        auto partial = [&](u32 part, u32 which) { return partials[((u64)part * 2 + which) * cols + near]; };
+        average = sum_parts(parts, sums[0], [&](u32 p) { return size(p) * partial(p, 0); }) / (float)count;
+        variance = sum_parts(parts, sums[1], [&](u32 p) {
+            float distance = partial(p, 0) - average;
+            return fmaf(size(p) * distance, distance, partial(p, 1));
+        }) / (float)count;
+    }
+    if (threadIdx.x < COLUMNS && column < cols) {
+        if (of_batch) {
+            float unbiased = (float)count / (float)(count - 1);
+            moved_mean = moved(moved_mean, average);
+            moved_var = moved(moved_var, unbiased * variance);
+        }
+        float inverse = 1.0f / sqrtf(variance + EPSILON);
+        if (blockIdx.y == 0) {
+            if (mean != nullptr) mean[column] = average;
+            if (scale != nullptr) scale[column] = inverse;
+            if (new_running_mean != nullptr) new_running_mean[column] = moved_mean;
+            if (new_running_var != nullptr) new_running_var[column] = moved_var;
+        }
+        centre[place] = average, factor[place] = inverse * weight, offset[place] = bias;
+    }
+    __syncthreads();
+    u32 group = threadIdx.x / 8, lane = threadIdx.x % 8, at = blockIdx.x * COLUMNS + 8 * lane;
     if (at >= cols) return;
-    float m[8], f[8], o[8], g[8];
-    load8(mean, at, cols, m);
-    load8(variance, at, cols, f);
-    load8(gamma, at, cols, g);
-    load8(beta, at, cols, o);
-#pragma unroll
-    for (int i = 0; i < 8; i++) f[i] = g[i] / sqrtf(f[i] + EPSILON);
+    float m[8], f[8], o[8];
+    load8(centre, 8 * lane, COLUMNS, m);
+    load8(factor, 8 * lane, COLUMNS, f);
+    load8(offset, 8 * lane, COLUMNS, o);
     u32 stride = gridDim.y * GROUPS;
     for (u32 row = blockIdx.y * GROUPS + group; row < rows; row += BATCH * stride) {
         float v[BATCH][8];
@@ -191,7 +173,7 @@ batch_norm_forward(const act* __restrict__ x, const u32* valid, const float* mea
 // launch: grid (ceil(cols/64), parts), block 256
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 batch_norm_sums(const act* __restrict__ dy, const act* __restrict__ x, const u32* valid, const float* mean,
-                const float* variance, u32 rows, u32 cols, float* __restrict__ partials, u32 parts) {
+                const float* scale, u32 rows, u32 cols, float* __restrict__ partials, u32 parts) {
     constexpr u32 BATCH = 4;
     uint2 range = part_rows(blockIdx.y, (rows + parts - 1) / parts, *valid);
     u32 group = threadIdx.x / 8, at = blockIdx.x * COLUMNS + threadIdx.x % 8 * 8;
@@ -199,9 +181,7 @@ batch_norm_sums(const act* __restrict__ dy, const act* __restrict__ x, const u32
     if (at < cols) {
         float m[8], s[8];
         load8(mean, at, cols, m);
-        load8(variance, at, cols, s);
-#pragma unroll
-        for (int i = 0; i < 8; i++) s[i] = 1.0f / sqrtf(s[i] + EPSILON);
+        load8(scale, at, cols, s);
         for (u32 row = range.x + group; row < range.y; row += BATCH * GROUPS) {
             float v[2 * BATCH][8];  // dy and x in turn
             auto from = [&](u32 b) {
@@ -233,7 +213,7 @@ batch_norm_sums(const act* __restrict__ dy, const act* __restrict__ x, const u32
 // launch: grid (ceil(cols/64), dx ? parts : 1), block 256; another number of blocks over the rows is right, too
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 batch_norm_backward(const act* __restrict__ dy, const act* __restrict__ x, const u32* valid, const float* mean,
-                    const float* variance, const float* gamma, const float* partials, u32 parts, u32 of_batch,
+                    const float* scale, const float* gamma, const float* partials, u32 parts, u32 of_batch,
                     float* d_gamma, u32 add_gamma, float* d_beta, u32 add_beta, act* __restrict__ dx, u32 add_dx,
                     u32 rows, u32 cols) {
     constexpr u32 BATCH = 3;
@@ -241,7 +221,7 @@ batch_norm_backward(const act* __restrict__ dy, const act* __restrict__ x, const
     __shared__ alignas(16) float centre[COLUMNS], factor[COLUMNS], slope[COLUMNS], offset[COLUMNS];
     u32 count = *valid, place = threadIdx.x % COLUMNS, column = blockIdx.x * COLUMNS + place;
     u32 near = min(column, cols - 1);
-    float average = mean[near], inverse = 1.0f / sqrtf(variance[near] + EPSILON), steep = gamma[near] * inverse;
+    float average = mean[near], inverse = scale[near], steep = gamma[near] * inverse;
     auto partial = [&](u32 part, u32 which) { return partials[((u64)part * 2 + which) * cols + near]; };
     float beta_sum = sum_parts(parts, sums[0], [&](u32 p) { return partial(p, 0); });
     float gamma_sum = sum_parts(parts, sums[1], [&](u32 p) { return partial(p, 1); });

@@ -3,7 +3,6 @@
 // floats, comes after a product that makes z = W1·x̂.
 
 #define WARPS 8u
-#define EPSILON 1e-5f  // of batch norm
 #ifndef GATE_RUNS
 #define GATE_RUNS 4  // of eight hidden units that a lane takes: ceil(hidden units / 256)
 #endif

@@ -88,7 +88,7 @@ pub(crate) enum Live {
 
 impl Live {
     /// Strips of columns that blocks can be counted for.
-    pub(crate) const MOST_STRIPS: usize = 256;
+    pub(crate) const MOST_STRIPS: usize = 16;
 }
 
 const LIVE_VALUES: usize = Live::Arrived as usize + Live::MOST_STRIPS;

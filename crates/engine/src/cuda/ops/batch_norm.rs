@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::linear::record;
+use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
-use crate::cuda::{Gpu, Live};
 use crate::device::Buffer;
 use crate::ops::batch_norm::BatchNorm;
 use crate::tape::RealRows;
@@ -16,17 +16,16 @@ fn unit() -> Unit {
     Unit::plain("batch_norm")
 }
 
-/// What the kernels need to know of the rows: how many count, and mean and variance of each column.
-pub(super) struct Batch {
-    pub(super) valid: Ptr,
-    pub(super) mean: Ptr,
-    pub(super) variance: Ptr,
-    _held: (Block, [Option<Buffer>; 2]),
+/// What the kernels need to know of a batch: how many rows count, and in training their statistics part by part.
+struct Batch {
+    valid: Ptr,
+    partials: Option<Buffer>,
+    parts: usize,
+    _count: Block,
 }
 
 impl Batch {
-    /// In training the batch's own statistics, towards which the running ones move; else the running ones.
-    pub(super) fn of(tape: &Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: BatchNorm) -> Self {
+    fn of(tape: &Tape<'_>, gpu: &Arc<Gpu>, x: &Var) -> Self {
         let (rows, cols) = (x.rows(), x.cols());
         let count = Block::new(gpu, 4);
         let valid = match x.real_rows() {
@@ -37,57 +36,54 @@ impl Batch {
                 count.ptr()
             }
         };
-        let running = [norm.running_mean, norm.running_var].map(|id| tape.params.master(id));
-        if !tape.is_training() {
-            return Self { valid, mean: running[0], variance: running[1], _held: (count, [None, None]) };
-        }
-        let strips = cols.div_ceil(64);
-        assert!(strips <= Live::MOST_STRIPS, "batch norm of {cols} columns");
-        let [mean, variance] = std::array::from_fn(|_| tape.device().scratch_floats(cols));
-        let parts = parts(rows);
-        let partials = tape.device().scratch_floats(parts * 2 * cols);
-        // Running statistics move where they are: only this op reads them.
-        gpu.launch(
-            &unit(),
-            "batch_norm_statistics",
-            shape(cols, parts),
-            &[
-                &x.ptr(),
-                &valid,
-                &mean.ptr(),
-                &variance.ptr(),
-                &running[0],
-                &running[1],
-                &partials.ptr(),
-                &gpu.live(Live::Arrived),
-                &(rows as u32),
-                &(cols as u32),
-                &(parts as u32),
-            ],
-        );
-        let (own_mean, own_variance) = (mean.ptr(), variance.ptr());
-        Self { valid, mean: own_mean, variance: own_variance, _held: (count, [Some(mean), Some(variance)]) }
+        let parts = rows.div_ceil(64).clamp(1, MOST_PARTS);
+        let partials = tape.is_training().then(|| {
+            let partials = tape.device().scratch_floats(parts * 2 * cols);
+            gpu.launch(
+                &unit(),
+                "batch_norm_statistics",
+                shape(cols, parts),
+                &[&x.ptr(), &valid, &(rows as u32), &(cols as u32), &partials.ptr(), &(parts as u32)],
+            );
+            partials
+        });
+        Self { valid, partials, parts, _count: count }
+    }
+
+    fn partials(&self) -> Ptr {
+        self.partials.as_ref().map_or(Ptr::NULL, Buffer::ptr)
     }
 }
 
 pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: BatchNorm) -> Var {
     let (rows, cols) = (x.rows(), x.cols());
-    let batch = Batch::of(tape, gpu, x, norm);
-    let (parts, training) = (parts(rows), tape.is_training());
+    let batch = Batch::of(tape, gpu, x);
+    let (valid, parts, training) = (batch.valid, batch.parts, tape.is_training());
+    let [mean, scale] = std::array::from_fn(|_| tape.device().scratch_floats(cols));
     let y = tape.device().scratch(rows * cols);
     let sizes = [rows as u32, cols as u32, parts as u32];
     let params = tape.params;
+    // Running statistics move where they are: only this op reads them.
+    let running = [norm.running_mean, norm.running_var].map(|id| params.master(id));
+    let moved = if training { running } else { [Ptr::NULL; 2] };
     gpu.launch(
         &unit(),
         "batch_norm_forward",
         shape(cols, parts),
         &[
             &x.ptr(),
-            &batch.valid,
-            &batch.mean,
-            &batch.variance,
+            &valid,
+            &batch.partials(),
+            &sizes[2],
             &params.master(norm.weight),
             &params.master(norm.bias),
+            &running[0],
+            &running[1],
+            &mean.ptr(),
+            &scale.ptr(),
+            &moved[0],
+            &moved[1],
+            &u32::from(training),
             &y.ptr(),
             &sizes[0],
             &sizes[1],
@@ -97,8 +93,7 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
     let y = tape.output([rows, cols], y, tracked);
     let x = x.clone();
     record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
-        // All of it, to hold on to the memory that its pointers name.
-        let batch = &batch;
+        let _held = &batch;
         let partials = backward.device().scratch_floats(parts * 2 * cols);
         gpu.launch(
             &unit(),
@@ -107,9 +102,9 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
             &[
                 &dy.ptr(),
                 &x.ptr(),
-                &batch.valid,
-                &batch.mean,
-                &batch.variance,
+                &valid,
+                &mean.ptr(),
+                &scale.ptr(),
                 &sizes[0],
                 &sizes[1],
                 &partials.ptr(),
@@ -126,9 +121,9 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
             &[
                 &dy.ptr(),
                 &x.ptr(),
-                &batch.valid,
-                &batch.mean,
-                &batch.variance,
+                &valid,
+                &mean.ptr(),
+                &scale.ptr(),
                 &backward.params.master(norm.weight),
                 &partials.ptr(),
                 &sizes[2],
@@ -147,10 +142,8 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
     y
 }
 
-/// Parts that the rows are cut into for sums.
-fn parts(rows: usize) -> usize {
-    rows.div_ceil(64).clamp(1, 32)
-}
+/// Parts that the rows are cut into for sums, at most.
+const MOST_PARTS: usize = 32;
 
 fn shape(cols: usize, parts: usize) -> Shape {
     Shape::grid([cols.div_ceil(64), parts], 256)

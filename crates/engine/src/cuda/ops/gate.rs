@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::batch_norm::{self, Batch};
+use super::batch_norm;
 use super::mixture::picking;
+use super::pool::{self, Pooled};
 use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
 use crate::cuda::launch::{Argument, Shape};
@@ -14,6 +15,7 @@ use crate::ops::batch_norm::BatchNorm;
 use crate::ops::mixture::{GateNetwork, HeadMix, Pick};
 use crate::ops::pool::Pooling;
 use crate::rng::{Dropout, Stream};
+use crate::tape::RealRows;
 use crate::{Tape, Tensor, Var};
 
 /// Hidden units and experts that the kernels can take.
@@ -37,8 +39,8 @@ pub(crate) fn pick_by_gate(
     streams: (Option<Dropout>, Option<Stream>),
 ) -> HeadMix {
     let (count, heads, hidden) = (experts.rows(), experts.cols(), tape.params.block(network.fc1[0]).rows);
-    let x = tape.pool(x, pooling);
-    let rows = x.rows();
+    let input = Input::of(tape, gpu, (x, pooling), norm, hidden);
+    let rows = input.rows.rows();
     let gates = tape.device().scratch_floats(rows * count);
     let weights = tape.device().scratch_floats(rows * heads);
     let (picking, _held) = picking(gpu, pick, streams.1);
@@ -64,14 +66,14 @@ pub(crate) fn pick_by_gate(
         ];
         gpu.launch(&unit, kernel, shape, &[inputs, &rest].concat());
     };
-    if on_tensor_cores(gpu, x.cols(), hidden) {
-        let (width, batch) = (x.cols(), Batch::of(tape, gpu, &x, norm));
+    if let Some(norm) = &input.norm {
+        let width = input.rows.cols();
         let [w1, w2] = [network.fc1[0], network.fc2[0]].map(|id| tape.params.weights(id));
         let unit = Unit { file: "gate", macros: vec![("GATE_WIDTH", width as u32)] };
         let shape = network_shape(gpu, rows, width, count);
-        launch(unit, "gate_network", shape, &[&x.ptr(), &Norm::of(tape, norm, &batch), &w1], w2);
+        launch(unit, "gate_network", shape, &[&input.rows.ptr(), norm, &w1], w2);
     } else {
-        let x = batch_norm::batch_norm(tape, gpu, &x, norm);
+        let x = batch_norm::batch_norm(tape, gpu, &input.rows, norm);
         let z = first_layer(tape, gpu, &x, network);
         let unit = Unit { file: "gate", macros: vec![("GATE_RUNS", hidden.div_ceil(256) as u32)] };
         let w2 = tape.params.master(network.fc2[0]);
@@ -98,6 +100,15 @@ fn network_shape(gpu: &Gpu, rows: usize, width: usize, count: usize) -> Shape {
     Shape::of(cluster * rows.div_ceil(block_rows), 256).shared(table + room)
 }
 
+/// What a gate's network reads.
+struct Input {
+    rows: Var,
+    /// How `gate_network` is to norm the rows; `None` where it cannot.
+    norm: Option<Norm>,
+    /// The statistics that `norm` points to.
+    _pooled: Option<Pooled>,
+}
+
 /// `Norm` of the kernels.
 #[repr(C)]
 struct Norm {
@@ -111,10 +122,35 @@ struct Norm {
 // SAFETY: `repr(C)` with the fields of the kernels' struct.
 unsafe impl Argument for Norm {}
 
-impl Norm {
-    fn of(tape: &Tape<'_>, norm: BatchNorm, batch: &Batch) -> Self {
-        let [gamma, beta] = [norm.weight, norm.bias].map(|id| tape.params.master(id));
-        Self { valid: batch.valid, mean: batch.mean, variance: batch.variance, gamma, beta }
+impl Input {
+    fn of(
+        tape: &mut Tape<'_>,
+        gpu: &Arc<Gpu>,
+        (x, pooling): (&Var, Pooling<'_>),
+        norm: BatchNorm,
+        hidden: usize,
+    ) -> Self {
+        let fits = on_tensor_cores(gpu, x.cols(), hidden);
+        let pooled = match fits && tape.is_training() {
+            true => pool::with_statistics(tape, gpu, x, pooling, norm),
+            false => None,
+        };
+        let rows = pooled.as_ref().map_or_else(|| tape.pool(x, pooling), |pooled| pooled.rows.clone());
+        let master = |id| tape.params.master(id);
+        let statistics = match &pooled {
+            Some(pooled) => Some([pooled.mean.ptr(), pooled.variance.ptr()]),
+            None if tape.is_training() => None,
+            None => Some([norm.running_mean, norm.running_var].map(master)),
+        };
+        let norm = statistics.filter(|_| fits).map(|[mean, variance]| {
+            let valid = match rows.real_rows() {
+                RealRows::Sentences(segments) => segments.valid_sentences(),
+                RealRows::Rows(segments) => segments.valid_rows(),
+                RealRows::All => Ptr::NULL,
+            };
+            Norm { valid, mean, variance, gamma: master(norm.weight), beta: master(norm.bias) }
+        });
+        Self { rows, norm, _pooled: pooled }
     }
 }
 
