@@ -1,5 +1,4 @@
-// What gates read: the mean of a sentence's rows, or the causal running mean at each row; where no gradient is wanted,
-// with the statistics that batch norm needs of them.
+// What gates read: the mean of a sentence's rows, or the causal running mean at each row.
 //
 // A block takes 64 columns of one sentence with 16 groups of 8 threads; a thread holds a run of eight columns of its
 // group's rows. Long sentences are cut among the groups, so that one of 175 rows costs little more than one of 22.

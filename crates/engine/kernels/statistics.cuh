@@ -1,8 +1,9 @@
-// Batch norm's statistics per column. Where blocks make them part by part of the rows: of part p the mean and the sum of
+// Batch norm's statistics per column, which blocks make part by part of the rows: of part p the mean and the sum of
 // squared deviations from it, partials [parts, 2, cols].
 
 #define EPSILON 1e-5f
 #define MOMENTUM 0.1f
+#define MOST_PARTS 32u
 
 // The rows of a part of `each` rows, as far as they count: [first, end).
 __device__ __forceinline__ uint2 part_rows(u32 part, u32 each, u32 valid) {

@@ -142,7 +142,7 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
     y
 }
 
-/// Parts that the rows are cut into for sums, at most.
+/// Parts that the rows are cut into for sums, at most; as in the kernels.
 const MOST_PARTS: usize = 32;
 
 fn shape(cols: usize, parts: usize) -> Shape {
