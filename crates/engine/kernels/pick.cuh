@@ -53,19 +53,11 @@ __device__ __forceinline__ float draw(const Picking& p, u32 row) {
     return uniform(p.stream, p.how == SAMPLE ? row : p.sentence_of_row[row], 0);
 }
 
-#define UNDECIDED 0xffffffffu
-
-// The expert of a row that need not look at its gates.
-__device__ __forceinline__ u32 decided(const Picking& p, u32 row) {
+// The expert of a row, `u` being its random number. `own` begins at the gate of expert `lane`, which alone the lane reads, and every 32nd after it.
+__device__ __forceinline__ u32 pick(const Picking& p, float u, const float* own, u32 row, u32 count, u32 lane) {
+    if (p.how == ARGMAX) return argmax(own, count, lane);
     if (p.how == FIXED) return p.given[0];
     if (p.how == GIVEN) return p.given[row];
-    return p.how == SAMPLE_PER_SENTENCE && p.sentence_of_row[row] == NO_SENTENCE ? 0 : UNDECIDED;
-}
-
-// The expert of a row, `u` being its random number. `own` begins at the gate of expert `lane`, which alone the lane
-// reads, and every 32nd after it.
-__device__ __forceinline__ u32 pick(const Picking& p, float u, const float* own, u32 row, u32 count, u32 lane) {
-    u32 expert = decided(p, row);
-    if (expert != UNDECIDED) return expert;
-    return p.how == ARGMAX ? argmax(own, count, lane) : inverse_cdf(own, count, u, lane);
+    if (p.how == SAMPLE_PER_SENTENCE && p.sentence_of_row[row] == NO_SENTENCE) return 0;
+    return inverse_cdf(own, count, u, lane);
 }

@@ -8,8 +8,11 @@
 #define THREADS 128u
 #define WARPS 4u
 
-__device__ __forceinline__ void sentence_mean(const act* __restrict__ x, const Segments& segments,
-                                              act* __restrict__ y, u32 cols) {
+// y[b] = (1/n_b)·Σ x[t] over the rows t of sentence b; zeros for a sentence without rows. x [rows, cols],
+// y [sentences, cols].
+// launch: grid (sentences, ceil(cols/64)), block 128
+extern "C" __global__ void __launch_bounds__(THREADS)
+segment_mean_forward(const act* __restrict__ x, Segments segments, act* __restrict__ y, u32 cols) {
     __shared__ alignas(16) float sums[WARPS][COLUMNS];
     u32 sentence = blockIdx.x, group = threadIdx.x / 8, lane = threadIdx.x % 8;
     u32 first = segments.starts[sentence], end = segments.starts[sentence + 1];
@@ -40,14 +43,6 @@ __device__ __forceinline__ void sentence_mean(const act* __restrict__ x, const S
 #pragma unroll
     for (u32 warp = 0; warp < WARPS; warp++) total += sums[warp][threadIdx.x];
     y[(u64)sentence * cols + column] = as_act(total * (1.0f / (float)max(end - first, 1u)));
-}
-
-// y[b] = (1/n_b)·Σ x[t] over the rows t of sentence b; zeros for a sentence without rows. x [rows, cols],
-// y [sentences, cols].
-// launch: grid (sentences, ceil(cols/64)), block 128
-extern "C" __global__ void __launch_bounds__(THREADS)
-segment_mean_forward(const act* __restrict__ x, Segments segments, act* __restrict__ y, u32 cols) {
-    sentence_mean(x, segments, y, cols);
 }
 
 // dx[t] (+)= dy[b]/n_b for the rows t of sentence b; tail rows get zeros, or stay as they are if `add`.
@@ -103,10 +98,10 @@ __device__ __forceinline__ void sums_before(float sum[8], u32 group, u32 lane) {
 //
 // Each group takes a stretch of places, sums what comes before it, then sweeps over its stretch. WINDOW: only the last
 // `window` places count; the sum before a stretch is taken anew over them, and since values that leave the window are
-// subtracted, it is a double. `written` is shown each run of eight columns that the thread writes, before its rounding.
-template <bool BACKWARD, bool WINDOW, typename Sum, typename Written>
+// subtracted, it is a double.
+template <bool BACKWARD, bool WINDOW, typename Sum>
 __device__ __forceinline__ void running(const act* __restrict__ from, act* __restrict__ to, u32 first, u32 n,
-                                        u32 window, bool add, u32 cols, Written written) {
+                                        u32 window, bool add, u32 cols) {
     constexpr u32 BATCH = WINDOW ? 1 : 2;
     u32 group = threadIdx.x / 8, lane = threadIdx.x % 8, at = blockIdx.y * COLUMNS + 8 * lane;
     u32 stretch = (n + GROUPS - 1) / GROUPS;
@@ -159,32 +154,26 @@ __device__ __forceinline__ void running(const act* __restrict__ from, act* __res
 #pragma unroll
             for (int c = 0; c < 8; c++) v[b][c] = (float)sum[c] * factor;
             put8(to + offset(i + b), at, cols, v[b], BACKWARD && add);
-            written(v[b]);
         }
     }
 }
 
-// Tail rows get zeros; all blocks share them.
-__device__ __forceinline__ void clear_tail(act* __restrict__ to, const Segments& segments, u32 cols) {
-    u32 group = threadIdx.x / 8, at = blockIdx.y * COLUMNS + threadIdx.x % 8 * 8;
-    if (at >= cols) return;
-    float zeros[8] = {};
-    u32 tail = segments.starts[segments.sentences];
-    for (u32 row = tail + blockIdx.x * GROUPS + group; row < segments.rows; row += gridDim.x * GROUPS)
-        store8(to + (u64)row * cols, at, cols, zeros);
-}
-
-// The sentence of this block.
+// The sentence of this block; the tail rows are shared among all blocks.
 template <bool BACKWARD>
 __device__ __forceinline__ void running_sentence(const act* __restrict__ from, const Segments& segments, u32 window,
                                                  act* __restrict__ to, bool add, u32 cols) {
     u32 first = segments.starts[blockIdx.x], n = segments.starts[blockIdx.x + 1] - first;
-    auto nothing = [](const float*) {};
-    if (!add) clear_tail(to, segments, cols);
+    u32 group = threadIdx.x / 8, at = blockIdx.y * COLUMNS + threadIdx.x % 8 * 8;
+    if (at < cols && !add) {
+        float zeros[8] = {};
+        u32 tail = segments.starts[segments.sentences];
+        for (u32 row = tail + blockIdx.x * GROUPS + group; row < segments.rows; row += gridDim.x * GROUPS)
+            store8(to + (u64)row * cols, at, cols, zeros);
+    }
     if (window == 0 || window >= n)
-        running<BACKWARD, false, float>(from, to, first, n, window, add, cols, nothing);
+        running<BACKWARD, false, float>(from, to, first, n, window, add, cols);
     else
-        running<BACKWARD, true, double>(from, to, first, n, window, add, cols, nothing);
+        running<BACKWARD, true, double>(from, to, first, n, window, add, cols);
 }
 
 // y[t] = (1/c_t)·Σ x[s] over t − window < s ≤ t in t's sentence, c_t terms; window 0 has no limit. Tail rows get zeros.
@@ -202,180 +191,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, 7)
 running_mean_backward(const act* __restrict__ dy, Segments segments, u32 window, act* __restrict__ dx, u32 add,
                       u32 cols) {
     running_sentence<true>(dy, segments, window, dx, add, cols);
-}
-
-// ---- with batch norm's statistics of the means ------------------------------------------------------------------
-
-// Per column: what batch norm is to take as the mean and the variance of the rows that a kernel writes. Those of the
-// batch, towards which the running ones move; with fewer than two rows the running ones.
-struct Statistics {
-    float *mean, *variance, *running_mean, *running_var;
-    float* partials;  // room for [sentences, 2, cols], where sentences have several rows
-    u32* arrived;     // how many blocks of each 64 columns have ended: 0 before and after a launch
-};
-
-// Whether this block is the last of its columns to come here. It then sees what the others have written.
-__device__ __forceinline__ bool is_last(u32* arrived) {
-    __shared__ u32 before;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        before = atomicInc(arrived + blockIdx.y, gridDim.x - 1);  // the last one sets it back to 0
-        __threadfence();
-    }
-    __syncthreads();
-    return before == gridDim.x - 1;
-}
-
-// Adds a and b up over the groups; thread t < 64 gets the sums of column t.
-__device__ __forceinline__ float2 sum_groups(float a[8], float b[8]) {
-    __shared__ alignas(16) float sums[WARPS][2][COLUMNS];
-    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        a[i] += __shfl_xor_sync(FULL_WARP, a[i], 8);
-        b[i] += __shfl_xor_sync(FULL_WARP, b[i], 8);
-        a[i] += __shfl_xor_sync(FULL_WARP, a[i], 16);
-        b[i] += __shfl_xor_sync(FULL_WARP, b[i], 16);
-    }
-    if (lane < 8) {
-        store8(sums[warp][0], 8 * lane, COLUMNS, a);
-        store8(sums[warp][1], 8 * lane, COLUMNS, b);
-    }
-    __syncthreads();
-    float2 total = make_float2(0.0f, 0.0f);
-    if (threadIdx.x < COLUMNS) {
-#pragma unroll
-        for (u32 w = 0; w < WARPS; w++) total.x += sums[w][0][threadIdx.x], total.y += sums[w][1][threadIdx.x];
-    }
-    return total;
-}
-
-// A column's statistics from total = (Σ (y − pivot), Σ (y − pivot)²) over `count` rows.
-__device__ __forceinline__ void finish(const Statistics& statistics, u32 column, u32 count, float pivot,
-                                       float2 total) {
-    float mean = statistics.running_mean[column], variance = statistics.running_var[column];
-    if (count > 1) {
-        float shift = total.x / (float)count, squares = total.y - total.x * shift;
-        float average = pivot + shift, batch = squares < 0.0f ? 0.0f : squares / (float)count;
-        statistics.running_mean[column] = moved(mean, average);
-        statistics.running_var[column] = moved(variance, batch * ((float)count / (float)(count - 1)));
-        mean = average, variance = batch;
-    }
-    statistics.mean[column] = mean;
-    statistics.variance[column] = variance;
-}
-
-// segment_mean_forward, with the statistics of the sentences that are there; cols a multiple of 64.
-// launch: grid (sentences, cols/64), block 128
-extern "C" __global__ void __launch_bounds__(THREADS, 7)
-segment_mean_statistics(const act* __restrict__ x, Segments segments, act* __restrict__ y, u32 cols,
-                        Statistics statistics) {
-    constexpr u32 BATCH = 4;
-    sentence_mean(x, segments, y, cols);
-    if (!is_last(statistics.arrived)) return;
-    u32 count = *segments.count, group = threadIdx.x / 8, at = blockIdx.y * COLUMNS + threadIdx.x % 8 * 8;
-    float pivot[8], sum[8] = {}, squares[8] = {};
-    load8(y, at, cols, pivot);
-    for (u32 row = group; row < count; row += BATCH * GROUPS) {
-        float v[BATCH][8];
-        auto from = [&](u32 b) { return row + b * GROUPS < count ? y + (u64)(row + b * GROUPS) * cols : nullptr; };
-        load_rows<BATCH>(from, at, cols, v);
-#pragma unroll
-        for (u32 b = 0; b < BATCH; b++) {
-            if (row + b * GROUPS >= count) break;
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                float d = v[b][i] - pivot[i];
-                sum[i] += d;
-                squares[i] = fmaf(d, d, squares[i]);
-            }
-        }
-    }
-    float2 total = sum_groups(sum, squares);
-    u32 column = blockIdx.y * COLUMNS + threadIdx.x;
-    if (threadIdx.x < COLUMNS) finish(statistics, column, count, as_float(y[column]), total);
-}
-
-// Chan et al.'s combination of all sentences: a thread takes four columns of every eighth. Distances are from the first
-// row, so that one sweep is enough.
-__device__ __forceinline__ void combine_sentences(const act* __restrict__ x, const Segments& segments, u32 cols,
-                                                  const Statistics& statistics) {
-    constexpr u32 BATCH = 5, QUADS = COLUMNS / 4, TURNS = THREADS / QUADS;
-    __shared__ alignas(16) float sums[2][TURNS][COLUMNS];
-    u32 base = blockIdx.y * COLUMNS, at = threadIdx.x % QUADS * 4, turn = threadIdx.x / QUADS;
-    const float* partials = statistics.partials + base;
-    float pivot[4], sum[4] = {}, squares[4] = {};
-#pragma unroll
-    for (int i = 0; i < 4; i++) pivot[i] = as_float(x[base + at + i]);
-    for (u32 sentence = turn; sentence < segments.sentences; sentence += BATCH * TURNS) {
-        float4 mean[BATCH], deviations[BATCH];
-        float size[BATCH];
-#pragma unroll
-        for (u32 b = 0; b < BATCH; b++) {
-            // Read whether it counts or not: then the loads do not wait for one another.
-            u32 own = min(sentence + b * TURNS, segments.sentences - 1);
-            const float* part = partials + (u64)own * 2 * cols + at;
-            mean[b] = *(const float4*)part, deviations[b] = *(const float4*)(part + cols);
-            size[b] = (float)(segments.starts[own + 1] - segments.starts[own]);
-        }
-#pragma unroll
-        for (u32 b = 0; b < BATCH; b++) {
-            if (sentence + b * TURNS >= segments.sentences) break;
-            float means[4] = {mean[b].x, mean[b].y, mean[b].z, mean[b].w};
-            float within[4] = {deviations[b].x, deviations[b].y, deviations[b].z, deviations[b].w};
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float d = means[i] - pivot[i];
-                sum[i] = fmaf(size[b], d, sum[i]);
-                squares[i] += fmaf(size[b] * d, d, within[i]);
-            }
-        }
-    }
-    *(float4*)&sums[0][turn][at] = make_float4(sum[0], sum[1], sum[2], sum[3]);
-    *(float4*)&sums[1][turn][at] = make_float4(squares[0], squares[1], squares[2], squares[3]);
-    __syncthreads();
-    if (threadIdx.x >= COLUMNS) return;
-    float2 total = make_float2(0.0f, 0.0f);
-#pragma unroll
-    for (u32 t = 0; t < TURNS; t++) total.x += sums[0][t][threadIdx.x], total.y += sums[1][t][threadIdx.x];
-    u32 column = base + threadIdx.x;
-    finish(statistics, column, segments.starts[segments.sentences], as_float(x[column]), total);
-}
-
-// running_mean_forward without a window, with the statistics of the rows that are there; cols a multiple of 64.
-//
-// Each block leaves the mean and the squared deviations of its sentence; the last one puts them together.
-// launch: grid (sentences, cols/64), block 128
-extern "C" __global__ void __launch_bounds__(THREADS, 7)
-running_mean_statistics(const act* __restrict__ x, Segments segments, act* __restrict__ y, u32 cols,
-                        Statistics statistics) {
-    u32 first = segments.starts[blockIdx.x], n = segments.starts[blockIdx.x + 1] - first;
-    u32 base = blockIdx.y * COLUMNS, column = base + threadIdx.x;
-    clear_tail(y, segments, cols);
-    float mean = 0.0f, deviations = 0.0f;
-    if (n > 0) {
-        // The first mean of a sentence is its first row.
-        float pivot[8], sum[8] = {}, squares[8] = {};
-        load8(x + (u64)first * cols, base + threadIdx.x % 8 * 8, cols, pivot);
-        running<false, false, float>(x, y, first, n, 0, false, cols, [&](const float* v) {
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                float d = as_float(as_act(v[i])) - pivot[i];
-                sum[i] += d;
-                squares[i] = fmaf(d, d, squares[i]);
-            }
-        });
-        float2 total = sum_groups(sum, squares);
-        if (threadIdx.x < COLUMNS) {
-            float shift = total.x / (float)n;
-            mean = as_float(x[(u64)first * cols + column]) + shift;
-            deviations = fmaxf(total.y - total.x * shift, 0.0f);
-        }
-    }
-    if (threadIdx.x < COLUMNS) {
-        float* out = statistics.partials + (u64)blockIdx.x * 2 * cols + column;
-        out[0] = mean, out[cols] = deviations;
-    }
-    if (is_last(statistics.arrived)) combine_sentences(x, segments, cols, statistics);
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use mae_engine::ops::attention::{Attention as AttentionOp, HeadWeights, Inputs};
 use mae_engine::ops::linear::Activation;
 use mae_engine::ops::mixture::{HeadMix, Pick};
-use mae_engine::ops::pool::Pooling;
 use mae_engine::{Ids, ParamId, ParamsBuilder, Segments, Tape, Tensor, Var};
 
 use crate::config::{CrossGate, DecoderGate, SamplingUnit, System};
@@ -205,12 +204,15 @@ impl MixtureAttention {
             return HeadWeights::PerSentence(weights.clone());
         }
         let gate_rows = if per_row { read.rows() } else { segments.count() };
-        let pooling = match window {
-            Some(window) => Pooling::Running(segments, window),
-            None => Pooling::Sentence(segments),
+        let mix = if mixing.gate.is_none() {
+            self.mix(pass, mixing, None, gate_rows, per_row.then_some(segments))
+        } else {
+            let pooled = match window {
+                Some(window) => pass.tape.running_mean(&read, segments, window),
+                None => pass.tape.segment_mean(&read, segments),
+            };
+            self.mix(pass, mixing, Some(&pooled), gate_rows, per_row.then_some(segments))
         };
-        let input = mixing.gate.as_ref().map(|_| (&read, pooling));
-        let mix = self.mix(pass, mixing, input, gate_rows, per_row.then_some(segments));
         if let Some(weights) = drawn {
             return HeadWeights::PerSentence(weights);
         }
@@ -230,13 +232,13 @@ impl MixtureAttention {
         tape.pick_ungated(sentences, &mixing.experts, &pick).weights
     }
 
-    /// Head weights of `rows` gate rows; `None` for plain attention. `input`: what a gate reads, if there is one.
-    /// `sentences` says which rows share a sentence where a sentence has several.
+    /// Head weights of `rows` gate rows; `None` for plain attention. `sentences` says which rows share a sentence
+    /// where a sentence has several.
     fn mix(
         &self,
         pass: &mut Pass<'_, '_>,
         mixing: &Mixing,
-        input: Option<(&Var, Pooling<'_>)>,
+        pooled: Option<&Var>,
         rows: usize,
         sentences: Option<&Segments>,
     ) -> Option<HeadMix> {
@@ -252,8 +254,8 @@ impl MixtureAttention {
             (ExpertMode::Given(draws), _, _) => Some(Pick::Given(draws[&self.name].clone())),
         };
         let tape = &mut *pass.tape;
-        let mix = match (&mixing.gate, input, pick) {
-            (Some(gate), Some(input), pick) => gate.mix(tape, input, &mixing.experts, pick.as_ref()),
+        let mix = match (&mixing.gate, pooled, pick) {
+            (Some(gate), Some(pooled), pick) => gate.mix(tape, pooled, &mixing.experts, pick.as_ref()),
             (_, _, Some(pick)) => tape.pick_ungated(rows, &mixing.experts, &pick),
             (_, _, None) => return None,
         };

@@ -2,7 +2,6 @@
 
 use mae_engine::ops::batch_norm::BatchNorm;
 use mae_engine::ops::mixture::{GateNetwork, HeadMix, Pick};
-use mae_engine::ops::pool::Pooling;
 use mae_engine::{ParamsBuilder, Tape, Tensor, Var};
 
 use crate::groups::{GATE, STATISTICS};
@@ -39,20 +38,13 @@ impl Gate {
         Self { norm, network }
     }
 
-    /// Inputs `[N, D]` and how to pool them to head weights: of all experts by the gate, or of the one that `pick` says,
-    /// without a gradient to the gate.
-    pub fn mix(
-        &self,
-        tape: &mut Tape<'_>,
-        (x, pooling): (&Var, Pooling<'_>),
-        experts: &Tensor,
-        pick: Option<&Pick>,
-    ) -> HeadMix {
+    /// Pooled inputs `[n, D]` to head weights: of all experts by the gate, or of the one that `pick` says, without a
+    /// gradient to the gate.
+    pub fn mix(&self, tape: &mut Tape<'_>, pooled: &Var, experts: &Tensor, pick: Option<&Pick>) -> HeadMix {
         match pick {
-            Some(pick) => tape.pick_by_gate(x, pooling, self.norm, &self.network, experts, pick),
+            Some(pick) => tape.pick_by_gate(pooled, self.norm, &self.network, experts, pick),
             None => {
-                let pooled = tape.pool(x, pooling);
-                let rows = tape.batch_norm(&pooled, self.norm);
+                let rows = tape.batch_norm(pooled, self.norm);
                 let logits = tape.gate_logits(&rows, &self.network);
                 tape.mix_experts(&logits, experts)
             }

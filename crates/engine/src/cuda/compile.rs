@@ -16,7 +16,7 @@ const PRELUDE: &str = include_str!("../../kernels/prelude.cuh");
 const SHARED: &[(&str, &[&str])] = &[
     (include_str!("../../kernels/attention.cuh"), &["attention", "attention_backward"]),
     (include_str!("../../kernels/pick.cuh"), &["gate", "mixture"]),
-    (include_str!("../../kernels/statistics.cuh"), &["batch_norm", "gate", "pool"]),
+    (include_str!("../../kernels/statistics.cuh"), &["batch_norm", "gate"]),
 ];
 
 macro_rules! sources {

@@ -81,17 +81,9 @@ pub(crate) enum Live {
     SgdRate,
     /// Always 0, u32: "nothing has failed".
     Zero,
-    /// Blocks of a kernel that have ended, u32, one for each of [`Live::MOST_STRIPS`] strips of columns; kernels that
-    /// count leave zeros.
-    Arrived,
 }
 
-impl Live {
-    /// Strips of columns that blocks can be counted for.
-    pub(crate) const MOST_STRIPS: usize = 16;
-}
-
-const LIVE_VALUES: usize = Live::Arrived as usize + Live::MOST_STRIPS;
+const LIVE_VALUES: usize = 16;
 
 /// What a GPU is.
 #[derive(Clone, Debug)]
@@ -212,11 +204,6 @@ impl Gpu {
             gib(free),
             gib(total)
         )
-    }
-
-    /// Whether blocks of a kernel can write to one another's shared memory: those of a cluster.
-    pub(crate) fn has_clusters(&self) -> bool {
-        self.capability[0] >= 9
     }
 
     /// The type of activations.

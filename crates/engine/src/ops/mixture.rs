@@ -8,7 +8,6 @@ use crate::cpu::{for_rows, math, vectorised};
 use crate::cuda::ops::{gate, mixture as gpu_ops};
 use crate::ops::batch_norm::BatchNorm;
 use crate::ops::linear::Activation;
-use crate::ops::pool::Pooling;
 use crate::{Ids, ParamId, Segments, Tape, Tensor, Var};
 
 /// Which expert a row takes when it takes only one.
@@ -53,12 +52,11 @@ impl Tape<'_> {
         self.linear(&hidden, fc2[0], fc2[1], Activation::Identity, 0.0)
     }
 
-    /// One expert per pooled row by a gate: [`Tape::pool`], [`Tape::batch_norm`], [`Tape::gate_logits`], then
-    /// [`Tape::pick_experts`]. No gradient flows to the gate.
+    /// One expert per row by a gate: [`Tape::batch_norm`] of x, [`Tape::gate_logits`], then [`Tape::pick_experts`]. No
+    /// gradient flows to the gate.
     pub fn pick_by_gate(
         &mut self,
         x: &Var,
-        pooling: Pooling<'_>,
         norm: BatchNorm,
         network: &GateNetwork,
         experts: &Tensor,
@@ -69,10 +67,9 @@ impl Tape<'_> {
             // The second layer drops nothing, and has its number all the same.
             self.next_stream();
             let streams = (dropout, self.next_stream());
-            return gate::pick_by_gate(self, &gpu, (x, pooling), (norm, network), experts, pick, streams);
+            return gate::pick_by_gate(self, &gpu, x, (norm, network), experts, pick, streams);
         }
-        let x = self.pool(x, pooling);
-        let x = self.batch_norm(&x, norm);
+        let x = self.batch_norm(x, norm);
         let logits = self.gate_logits(&x, network);
         self.pick_experts(&logits, experts, pick)
     }

@@ -5,27 +5,7 @@ use rayon::prelude::*;
 use crate::cpu::{for_rows, split_segments, vectorised};
 use crate::{Segments, Tape, Var};
 
-/// How a gate comes from tokens to what it reads.
-#[derive(Clone, Copy, Debug)]
-pub enum Pooling<'a> {
-    /// It reads the rows as they are.
-    Nothing,
-    /// [`Tape::segment_mean`].
-    Sentence(&'a Segments),
-    /// [`Tape::running_mean`], over a window if there is one.
-    Running(&'a Segments, Option<usize>),
-}
-
 impl Tape<'_> {
-    /// What a gate reads of x.
-    pub fn pool(&mut self, x: &Var, pooling: Pooling<'_>) -> Var {
-        match pooling {
-            Pooling::Nothing => x.clone(),
-            Pooling::Sentence(segments) => self.segment_mean(x, segments),
-            Pooling::Running(segments, window) => self.running_mean(x, segments, window),
-        }
-    }
-
     /// Mean over each sentence: x `[N, D]` to `[B, D]`. A sentence without rows gives zeros.
     pub fn segment_mean(&mut self, x: &Var, segments: &Segments) -> Var {
         let (cols, count) = (x.cols(), segments.count());

@@ -1,7 +1,6 @@
 //! One new row per hypothesis: the same attention over cached keys and values, gates over running sums.
 
 use mae_engine::ops::decode::{InputWindow, Kept, KvCache, Lineage, Room, RunningSum};
-use mae_engine::ops::pool::Pooling;
 use mae_engine::{Device, Ids, Segments, Tape, Tensor, Var};
 
 use super::{ExpertMode, GateInput, Mixing, MixtureAttention, Pass, Projections, linear};
@@ -160,8 +159,8 @@ impl MixtureAttention {
         if mixing.input != GateInput::Source {
             return None;
         }
-        let input = mixing.gate.as_ref().map(|_| (memory, Pooling::Sentence(keys)));
-        Some(match self.mix(pass, mixing, input, sentences, None) {
+        let pooled = mixing.gate.is_some().then(|| pass.tape.segment_mean(memory, keys));
+        Some(match self.mix(pass, mixing, pooled.as_ref(), sentences, None) {
             Some(mix) => mix.weights.tensor().clone(),
             // Plain attention: every head weighs 1.
             None => {
@@ -209,8 +208,7 @@ impl MixtureAttention {
             return Some(pass.tape.gather(weights.tensor(), at.memory().0));
         }
         let pooled = mixing.gate.is_some().then(|| Var::constant(state.read.step(pass.tape, x, at.lineage)));
-        let input = pooled.as_ref().map(|pooled| (pooled, Pooling::Nothing));
-        let mix = self.mix(pass, mixing, input, x.rows(), None);
+        let mix = self.mix(pass, mixing, pooled.as_ref(), x.rows(), None);
         mix.map(|mix| mix.weights.tensor().clone())
     }
 }

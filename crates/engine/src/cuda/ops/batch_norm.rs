@@ -17,15 +17,15 @@ fn unit() -> Unit {
 }
 
 /// What the kernels need to know of a batch: how many rows count, and in training their statistics part by part.
-struct Batch {
-    valid: Ptr,
-    partials: Option<Buffer>,
-    parts: usize,
+pub(super) struct Batch {
+    pub(super) valid: Ptr,
+    pub(super) partials: Option<Buffer>,
+    pub(super) parts: usize,
     _count: Block,
 }
 
 impl Batch {
-    fn of(tape: &Tape<'_>, gpu: &Arc<Gpu>, x: &Var) -> Self {
+    pub(super) fn of(tape: &Tape<'_>, gpu: &Arc<Gpu>, x: &Var) -> Self {
         let (rows, cols) = (x.rows(), x.cols());
         let count = Block::new(gpu, 4);
         let valid = match x.real_rows() {
@@ -50,7 +50,7 @@ impl Batch {
         Self { valid, partials, parts, _count: count }
     }
 
-    fn partials(&self) -> Ptr {
+    pub(super) fn partials(&self) -> Ptr {
         self.partials.as_ref().map_or(Ptr::NULL, Buffer::ptr)
     }
 }

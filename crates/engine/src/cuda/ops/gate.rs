@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::batch_norm;
+use super::batch_norm::{self, Batch};
 use super::mixture::picking;
-use super::pool::{self, Pooled};
 use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
 use crate::cuda::launch::{Argument, Shape};
@@ -13,9 +12,7 @@ use crate::cuda::product::{Epilogue, Factor, Product};
 use crate::device::Buffer;
 use crate::ops::batch_norm::BatchNorm;
 use crate::ops::mixture::{GateNetwork, HeadMix, Pick};
-use crate::ops::pool::Pooling;
 use crate::rng::{Dropout, Stream};
-use crate::tape::RealRows;
 use crate::{Tape, Tensor, Var};
 
 /// Hidden units and experts that the kernels can take.
@@ -28,19 +25,18 @@ pub(crate) fn fits(tape: &Tape<'_>, network: &GateNetwork) -> bool {
     hidden <= MOST_HIDDEN && experts <= MOST_EXPERTS
 }
 
-/// A gate's pooling, norm, network and pick; `streams`: of the dropout and of the pick.
+/// A gate's norm, network and pick; `streams`: of the dropout and of the pick.
 pub(crate) fn pick_by_gate(
     tape: &mut Tape<'_>,
     gpu: &Arc<Gpu>,
-    (x, pooling): (&Var, Pooling<'_>),
+    x: &Var,
     (norm, network): (BatchNorm, &GateNetwork),
     experts: &Tensor,
     pick: &Pick,
     streams: (Option<Dropout>, Option<Stream>),
 ) -> HeadMix {
-    let (count, heads, hidden) = (experts.rows(), experts.cols(), tape.params.block(network.fc1[0]).rows);
-    let input = Input::of(tape, gpu, (x, pooling), norm, hidden);
-    let rows = input.rows.rows();
+    let (rows, count, heads) = (x.rows(), experts.rows(), experts.cols());
+    let hidden = tape.params.block(network.fc1[0]).rows;
     let gates = tape.device().scratch_floats(rows * count);
     let weights = tape.device().scratch_floats(rows * heads);
     let (picking, _held) = picking(gpu, pick, streams.1);
@@ -66,14 +62,14 @@ pub(crate) fn pick_by_gate(
         ];
         gpu.launch(&unit, kernel, shape, &[inputs, &rest].concat());
     };
-    if let Some(norm) = &input.norm {
-        let width = input.rows.cols();
+    if on_tensor_cores(gpu, x.cols(), hidden) {
+        let (width, batch) = (x.cols(), Batch::of(tape, gpu, x));
         let [w1, w2] = [network.fc1[0], network.fc2[0]].map(|id| tape.params.weights(id));
         let unit = Unit { file: "gate", macros: vec![("GATE_WIDTH", width as u32)] };
-        let shape = network_shape(gpu, rows, width, count);
-        launch(unit, "gate_network", shape, &[&input.rows.ptr(), norm, &w1], w2);
+        let shape = Shape::of(rows.div_ceil(if width <= 512 { 32 } else { 16 }), 256);
+        launch(unit, "gate_network", shape, &[&x.ptr(), &Norm::of(tape, norm, &batch), &w1], w2);
     } else {
-        let x = batch_norm::batch_norm(tape, gpu, &input.rows, norm);
+        let x = batch_norm::batch_norm(tape, gpu, x, norm);
         let z = first_layer(tape, gpu, &x, network);
         let unit = Unit { file: "gate", macros: vec![("GATE_RUNS", hidden.div_ceil(256) as u32)] };
         let w2 = tape.params.master(network.fc2[0]);
@@ -83,7 +79,7 @@ pub(crate) fn pick_by_gate(
     HeadMix { weights, gates: Tensor::new([rows, count], gates) }
 }
 
-/// Whether `gate_network` can take these sizes.
+/// Whether the kernel that does everything can take these sizes.
 fn on_tensor_cores(gpu: &Gpu, width: usize, hidden: usize) -> bool {
     gpu.act() == Dtype::Bf16
         && width.is_power_of_two()
@@ -91,66 +87,28 @@ fn on_tensor_cores(gpu: &Gpu, width: usize, hidden: usize) -> bool {
         && hidden.is_multiple_of(32)
 }
 
-/// The launch of `gate_network`, as it says.
-fn network_shape(gpu: &Gpu, rows: usize, width: usize, count: usize) -> Shape {
-    let cluster = if gpu.has_clusters() { 2 } else { 1 };
-    let block_rows = 32 * cluster;
-    let (table, inputs, logits) = (4 * 1024, 2 * block_rows * (width + 32), 1024 * count.next_multiple_of(8));
-    let room = if cluster > 1 { inputs + logits } else { inputs.max(logits) };
-    Shape::of(cluster * rows.div_ceil(block_rows), 256).shared(table + room)
-}
-
-/// What a gate's network reads.
-struct Input {
-    rows: Var,
-    /// How `gate_network` is to norm the rows; `None` where it cannot.
-    norm: Option<Norm>,
-    /// The statistics that `norm` points to.
-    _pooled: Option<Pooled>,
-}
-
 /// `Norm` of the kernels.
 #[repr(C)]
 struct Norm {
     valid: Ptr,
-    mean: Ptr,
-    variance: Ptr,
+    partials: Ptr,
     gamma: Ptr,
     beta: Ptr,
+    running_mean: Ptr,
+    running_var: Ptr,
+    parts: u32,
 }
 
 // SAFETY: `repr(C)` with the fields of the kernels' struct.
 unsafe impl Argument for Norm {}
 
-impl Input {
-    fn of(
-        tape: &mut Tape<'_>,
-        gpu: &Arc<Gpu>,
-        (x, pooling): (&Var, Pooling<'_>),
-        norm: BatchNorm,
-        hidden: usize,
-    ) -> Self {
-        let fits = on_tensor_cores(gpu, x.cols(), hidden);
-        let pooled = match fits && tape.is_training() {
-            true => pool::with_statistics(tape, gpu, x, pooling, norm),
-            false => None,
-        };
-        let rows = pooled.as_ref().map_or_else(|| tape.pool(x, pooling), |pooled| pooled.rows.clone());
-        let master = |id| tape.params.master(id);
-        let statistics = match &pooled {
-            Some(pooled) => Some([pooled.mean.ptr(), pooled.variance.ptr()]),
-            None if tape.is_training() => None,
-            None => Some([norm.running_mean, norm.running_var].map(master)),
-        };
-        let norm = statistics.filter(|_| fits).map(|[mean, variance]| {
-            let valid = match rows.real_rows() {
-                RealRows::Sentences(segments) => segments.valid_sentences(),
-                RealRows::Rows(segments) => segments.valid_rows(),
-                RealRows::All => Ptr::NULL,
-            };
-            Norm { valid, mean, variance, gamma: master(norm.weight), beta: master(norm.bias) }
-        });
-        Self { rows, norm, _pooled: pooled }
+impl Norm {
+    fn of(tape: &Tape<'_>, norm: BatchNorm, batch: &Batch) -> Self {
+        let BatchNorm { weight, bias, running_mean, running_var } = norm;
+        let [gamma, beta, running_mean, running_var] =
+            [weight, bias, running_mean, running_var].map(|id| tape.params.master(id));
+        let (valid, partials, parts) = (batch.valid, batch.partials(), batch.parts as u32);
+        Self { valid, partials, gamma, beta, running_mean, running_var, parts }
     }
 }
 

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use super::linear::record;
+use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
-use crate::cuda::launch::{Argument, Shape};
+use crate::cuda::launch::Shape;
 use crate::cuda::memory::Ptr;
-use crate::cuda::{Gpu, Live};
-use crate::device::Buffer;
-use crate::ops::batch_norm::BatchNorm;
-use crate::ops::pool::Pooling;
 use crate::tape::RealRows;
-use crate::{Segments, Tape, Tensor, Var};
+use crate::{Segments, Tape, Var};
 
 fn unit() -> Unit {
     Unit::plain("pool")
@@ -76,68 +73,6 @@ pub(crate) fn running_mean(
         }
     });
     y
-}
-
-/// Means that gates read, with what batch norm is to take for their mean and variance per column.
-pub(super) struct Pooled {
-    pub(super) rows: Var,
-    pub(super) mean: Buffer,
-    pub(super) variance: Buffer,
-}
-
-/// `Statistics` of the kernels.
-#[repr(C)]
-struct Statistics {
-    mean: Ptr,
-    variance: Ptr,
-    running_mean: Ptr,
-    running_var: Ptr,
-    partials: Ptr,
-    arrived: Ptr,
-}
-
-// SAFETY: `repr(C)` with the fields of the kernels' struct.
-unsafe impl Argument for Statistics {}
-
-/// Pools in training, without a gradient; `None` where no kernel does it together with the statistics.
-pub(super) fn with_statistics(
-    tape: &Tape<'_>,
-    gpu: &Arc<Gpu>,
-    x: &Var,
-    pooling: Pooling<'_>,
-    norm: BatchNorm,
-) -> Option<Pooled> {
-    let cols = x.cols();
-    let (kernel, segments, rows, real) = match pooling {
-        Pooling::Nothing | Pooling::Running(_, Some(_)) => return None,
-        Pooling::Sentence(s) => ("segment_mean_statistics", s, s.count(), RealRows::Sentences(s.clone())),
-        Pooling::Running(s, None) => ("running_mean_statistics", s, s.rows(), RealRows::Rows(s.clone())),
-    };
-    if !cols.is_multiple_of(64) || cols / 64 > Live::MOST_STRIPS {
-        return None;
-    }
-    assert_eq!(x.rows(), segments.rows(), "{kernel}: rows and segments disagree");
-    let y = tape.device().scratch(rows * cols);
-    let [mean, variance] = std::array::from_fn(|_| tape.device().scratch_floats(cols));
-    let partials = tape.device().scratch_floats(segments.count() * 2 * cols);
-    // Running statistics move where they are: only this op reads them.
-    let [running_mean, running_var] = [norm.running_mean, norm.running_var].map(|id| tape.params.master(id));
-    let statistics = Statistics {
-        mean: mean.ptr(),
-        variance: variance.ptr(),
-        running_mean,
-        running_var,
-        partials: partials.ptr(),
-        arrived: gpu.live(Live::Arrived),
-    };
-    gpu.launch(
-        &unit(),
-        kernel,
-        running_shape(segments, cols),
-        &[&x.ptr(), &segments.argument(), &y.ptr(), &(cols as u32), &statistics],
-    );
-    let rows = Var::constant(Tensor::new([rows, cols], y)).with_rows(real);
-    Some(Pooled { rows, mean, variance })
 }
 
 fn running_shape(segments: &Segments, cols: usize) -> Shape {

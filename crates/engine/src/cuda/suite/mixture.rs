@@ -7,7 +7,6 @@ use super::scene::{Per, Scene};
 use super::values::starts;
 use crate::Tensor;
 use crate::ops::mixture::{GateNetwork, Pick};
-use crate::ops::pool::Pooling;
 
 /// Experts and heads: as in the paper (one of 8 heads left out, two of 8), and sizes that fill no warp.
 const SIZES: [[usize; 2]; 5] = [[8, 8], [28, 8], [3, 5], [37, 2], [10, 40]];
@@ -28,35 +27,21 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(pick(&[4, 0, 1, 30], [8, 8], how, Gated::Yes, OpCase::with_room));
         cases.push(pick(&[4, 0, 1, 30], [8, 8], how, Gated::No, std::convert::identity));
         cases.push(pick(&[1_000, 2_300], [8, 8], how, Gated::Yes, OpCase::large));
-        cases.push(pick_by_gate(FEW, Reads::Running, [24, 64, 8], 0.1, how, OpCase::with_room));
-        cases.push(pick_by_gate(FEW, Reads::Running, [64, 64, 8], 0.1, how, OpCase::with_room));
+        cases.push(pick_by_gate([24, 64, 8], 0.1, how, OpCase::with_room));
     }
     for how in [How::Sample, How::SamplePerSentence, How::Argmax, How::Fixed, How::Given] {
         for dropout in [0.0, 0.3] {
             for size in [[7, 5, 3], [40, 67, 8], [64, 32, 3], [512, 256, 8]] {
-                cases.push(pick_by_gate(FEW, Reads::Running, size, dropout, how, std::convert::identity));
+                cases.push(pick_by_gate(size, dropout, how, std::convert::identity));
             }
         }
     }
-    for reads in [Reads::Rows, Reads::Sentences, Reads::Running] {
-        // Six experts leave lanes of the last step idle, 28 are those of two heads of eight, 40 have no kernel of their own.
-        for size in [[64, 96, 6], [128, 352, 28], [1024, 256, 8], [512, 256, 32], [64, 32, 40]] {
-            cases.push(pick_by_gate(FEW, reads, size, 0.1, How::Sample, OpCase::with_room));
-        }
-        for size in [[64, 96, 8], [512, 256, 8], [64, 32, 28]] {
-            cases.push(pick_by_gate(FEW, reads, size, 0.1, How::Argmax, OpCase::evaluation));
-        }
-        for lengths in [&[1][..], &[0, 1], &[7], MANY] {
-            cases.push(pick_by_gate(lengths, reads, [64, 64, 8], 0.1, How::Sample, std::convert::identity));
-            cases.push(pick_by_gate(lengths, reads, [128, 32, 3], 0.0, How::Argmax, OpCase::with_room));
-        }
+    cases.push(pick_by_gate([64, 96, 8], 0.1, How::Argmax, OpCase::evaluation));
+    for size in [[128, 352, 28], [1024, 256, 8], [512, 256, 32]] {
+        cases.push(pick_by_gate(size, 0.1, How::Sample, OpCase::with_room));
     }
     cases
 }
-
-/// Sentences of a gate's input: few, and more than a block takes at a time.
-const FEW: &[u32] = &[4, 0, 1, 30];
-const MANY: &[u32] = &[3; 150];
 
 /// M: expert e leaves head e (modulo the heads) out.
 fn experts(s: &Scene<'_>, [experts, heads]: [usize; 2]) -> Tensor {
@@ -132,33 +117,20 @@ fn pick(
     })
 }
 
-/// What a gate's rows are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reads {
-    Rows,
-    Sentences,
-    Running,
-}
-
-/// A gate from its input to the pick; sizes: width, hidden units, experts (and heads). Where gates are rounded, a draw may
+/// A gate from its norm to the pick; sizes: width, hidden units, experts (and heads). Where gates are rounded, a draw may
 /// fall to another expert: each device is held to its own gates.
 fn pick_by_gate(
-    lengths: &[u32],
-    reads: Reads,
     [width, hidden, count]: [usize; 3],
     dropout: f32,
     how: How,
     adapt: fn(OpCase) -> OpCase,
 ) -> Case {
-    let starts = starts(lengths);
-    let (sentences, tokens) = (lengths.len(), starts[lengths.len()] as usize);
-    let rows = if reads == Reads::Sentences { sentences } else { tokens };
-    let what = format!(
-        "{how:?}, {reads:?} of {sentences} sentences, {tokens} tokens of {width}, {hidden} hidden units, {count} experts, \
-         dropout {dropout}"
-    );
+    let starts = starts(&[4, 0, 1, 30]);
+    let rows = starts[4] as usize;
+    let what =
+        format!("{how:?}, {rows} rows of {width}, {hidden} hidden units, {count} experts, dropout {dropout}");
     let fan_in = |inputs: usize| move |_, random: f32| random / (inputs as f32).sqrt();
-    let case = OpCase::new("pick_by_gate", what).input("x", Per::Row, [tokens, width]).fixed();
+    let case = OpCase::new("pick_by_gate", what).input("x", Per::Row, [rows, width]).fixed();
     let case =
         case.param("fc1", [hidden, width]).fill(fan_in(width)).fixed().param("b1", [1, hidden]).fixed();
     let case =
@@ -166,15 +138,10 @@ fn pick_by_gate(
     adapt(batch_norm::declare_fixed(case, width)).body(move |s| {
         let (x, pick, experts) = (s.input("x"), how.pick(s, &starts, count), experts(s, [count, count]));
         let segments = s.segments(&starts);
-        let (x, pooling) = match reads {
-            // Rows that know how many of them there are.
-            Reads::Rows => (s.tape.running_mean(&x, &segments, Some(2)), Pooling::Nothing),
-            Reads::Sentences => (x, Pooling::Sentence(&segments)),
-            Reads::Running => (x, Pooling::Running(&segments, None)),
-        };
+        let pooled = s.tape.running_mean(&x, &segments, None);
         let [fc1, fc2] = [["fc1", "b1"], ["fc2", "b2"]].map(|layer| layer.map(|name| s.param(name)));
         let (norm, network) = (batch_norm::norm(s), GateNetwork { fc1, fc2, dropout });
-        let mix = s.tape.pick_by_gate(&x, pooling, norm, &network, &experts, &pick);
+        let mix = s.tape.pick_by_gate(&pooled, norm, &network, &experts, &pick);
         s.value("gates", &mix.gates);
         let (gates, weights) = (mix.gates.to_host(), mix.weights.tensor().to_host());
         let wrong = (0..rows).filter(|&row| {
