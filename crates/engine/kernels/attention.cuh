@@ -180,7 +180,10 @@ __device__ __forceinline__ void load_four(Pair r[4], const act* rows, int at) {
 // c += a·b.
 __device__ __forceinline__ void mma(float c[4], const FragmentA& a, Pair b0, Pair b1) {
 #if BF16
-    mma_16x8x16(c, a.r, b0, b1);
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));
 #else
     // Row g of A is with the lanes 4·g .., column n of B with the lanes 4·n ..
     const int row = 4 * lane_row(), column = 4 * lane_column();

@@ -11,6 +11,10 @@
 #define WARPS 8u
 #define QUARTERS 4u
 
+#define EPSILON 1e-5f
+#define MOMENTUM 0.1f
+#define INFINITE __uint_as_float(0x7f800000u)
+
 // Adds a and b up over the groups; thread t < 64 gets the sums of column t.
 __device__ __forceinline__ float2 sum_groups(float a[8], float b[8]) {
     __shared__ alignas(16) float sums[WARPS][2][COLUMNS];
@@ -52,6 +56,11 @@ __device__ __forceinline__ float sum_parts(u32 parts, float (*sums)[COLUMNS], Va
     sums[quarter][column] = sum;
     __syncthreads();
     return (sums[0][column] + sums[1][column]) + (sums[2][column] + sums[3][column]);
+}
+
+// The rows of a part of `each` rows, as far as they count: [first, end).
+__device__ __forceinline__ uint2 part_rows(u32 part, u32 each, u32 valid) {
+    return make_uint2(min(part * each, valid), min((part + 1) * each, valid));
 }
 
 // Per part of rows and column: the mean and the sum of squared deviations from it. x [rows, cols],
@@ -134,15 +143,16 @@ batch_norm_forward(const act* __restrict__ x, const u32* valid, const float* par
     if (threadIdx.x < COLUMNS && column < cols) {
         if (of_batch) {
             float unbiased = (float)count / (float)(count - 1);
-            moved_mean = moved(moved_mean, average);
-            moved_var = moved(moved_var, unbiased * variance);
+            moved_mean = (1.0f - MOMENTUM) * moved_mean + MOMENTUM * average;
+            moved_var = (1.0f - MOMENTUM) * moved_var + MOMENTUM * unbiased * variance;
         }
         float inverse = 1.0f / sqrtf(variance + EPSILON);
         if (blockIdx.y == 0) {
             if (mean != nullptr) mean[column] = average;
             if (scale != nullptr) scale[column] = inverse;
-            if (new_running_mean != nullptr) new_running_mean[column] = moved_mean;
-            if (new_running_var != nullptr) new_running_var[column] = moved_var;
+            // A batch whose numbers are not finite must not spoil them.
+            if (new_running_mean != nullptr && fabsf(moved_mean) < INFINITE) new_running_mean[column] = moved_mean;
+            if (new_running_var != nullptr && fabsf(moved_var) < INFINITE) new_running_var[column] = moved_var;
         }
         centre[place] = average, factor[place] = inverse * weight, offset[place] = bias;
     }

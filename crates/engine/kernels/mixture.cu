@@ -2,6 +2,7 @@
 // mixture or one row of the experts' matrix M [count, heads] for a drawn expert. One warp per row.
 
 #define ROWS 4u  // of a block, one warp each
+#define MINUS_INFINITY __uint_as_float(0xff800000u)
 
 // Writes the softmax of a row of logits, or even gates if there are none. A lane writes the experts lane, lane + 32, ….
 template <typename Logit>
@@ -92,6 +93,66 @@ mix_backward(const float* d_weights, const float* gates, const float* experts, a
     }
 }
 
+// The first expert whose cumulative probability exceeds u, with the CPU's order of additions. Rounding can leave the
+// sum a little below 1: then the last expert with any probability. `own` begins at the gate of expert `lane`.
+__device__ __forceinline__ u32 inverse_cdf(const float* own, u32 count, float u, u32 lane) {
+    float sum = 0.0f;
+    u32 last = 0;
+    for (u32 first = 0; first < count; first += 32) {
+        float gate = first + lane < count ? own[first] : 0.0f;
+        u32 here = min(32u, count - first);
+        for (u32 j = 0; j < here; j++) {
+            float g = __shfl_sync(FULL_WARP, gate, j);
+            sum += g;
+            if (u < sum) return first + j;
+            if (g > 0.0f) last = first + j;
+        }
+    }
+    return last;
+}
+
+// The first expert with the largest gate.
+__device__ __forceinline__ u32 argmax(const float* own, u32 count, u32 lane) {
+    float highest = MINUS_INFINITY;
+    u32 best = 0;
+    for (u32 first = 0; first + lane < count; first += 32)
+        if (own[first] > highest) highest = own[first], best = first + lane;
+    for (u32 o = 16; o > 0; o /= 2) {
+        float other = __shfl_xor_sync(FULL_WARP, highest, o);
+        u32 place = __shfl_xor_sync(FULL_WARP, best, o);
+        if (other > highest || (other == highest && place < best)) highest = other, best = place;
+    }
+    return best;
+}
+
+#define SAMPLE 0u               // drawn from the gate
+#define SAMPLE_PER_SENTENCE 1u  // the same with one number per sentence; rows without a sentence take expert 0
+#define ARGMAX 2u               // the most likely one
+#define FIXED 3u                // given[0]
+#define GIVEN 4u                // given[row]
+
+// How a row comes to its expert.
+struct Picking {
+    Stream stream;
+    u32 how;
+    const u32 *given, *sentence_of_row;  // may be null where `how` does not need them, and so may the stream's step
+};
+
+// The random number of a row that draws.
+__device__ __forceinline__ float draw(const Picking& p, u32 row) {
+    if (p.how > SAMPLE_PER_SENTENCE) return 0.0f;
+    return uniform(p.stream, p.how == SAMPLE ? row : p.sentence_of_row[row], 0);
+}
+
+// The expert of a row, `u` being its random number. `own` begins at the gate of expert `lane`, which alone the lane reads, and every 32nd after it.
+__device__ __forceinline__ u32 pick(const Picking& p, float u, const float* own, u32 row, u32 count, u32 lane) {
+    if (p.how == ARGMAX) return argmax(own, count, lane);
+    if (p.how == FIXED) return p.given[0];
+    if (p.how == GIVEN) return p.given[row];
+    if (p.how == SAMPLE_PER_SENTENCE && p.sentence_of_row[row] == NO_SENTENCE) return 0;
+    return inverse_cdf(own, count, u, lane);
+}
+
 // One expert per row; gates as in mix_forward (even if `logits` is null), weights = that expert's row of M.
 // launch: grid ceil(n/4), block 128
 extern "C" __global__ void __launch_bounds__(32 * ROWS)
@@ -102,5 +163,85 @@ pick_forward(const act* logits, const float* experts, Picking picking, float* ga
     gates += (u64)row * count;
     write_gates(logits == nullptr ? nullptr : logits + (u64)row * count, gates, count, lane);
     u32 expert = pick(picking, draw(picking, row), gates + lane, row, count, lane);
+    for (u32 h = lane; h < heads; h += 32) weights[(u64)row * heads + h] = experts[expert * heads + h];
+}
+
+#define GATE_ROWS 8u  // of a block, one warp each
+#ifndef GATE_RUNS
+#define GATE_RUNS 4  // of eight hidden units that a lane takes: ceil(hidden units / 256)
+#endif
+
+#if BF16
+// To 11 bits, more than a bfloat16 has.
+__device__ __forceinline__ float gate_tanh(float x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#else
+__device__ __forceinline__ float gate_tanh(float x) {
+    return tanhf(x);
+}
+#endif
+
+// Sums v[0] .. v[7] over the lanes of a warp; lane l gets the sum of v[l / 4]. Lanes share the work: in each step a lane
+// keeps half of the sums and hands over its part of the others.
+__device__ __forceinline__ float scattered_sums(float v[8], u32 lane) {
+#pragma unroll
+    for (int half = 4, o = 16; half > 0; half /= 2, o /= 2) {
+        bool upper = lane & o;
+#pragma unroll
+        for (int i = 0; i < half; i++) {
+            float keep = upper ? v[i + half] : v[i], give = upper ? v[i] : v[i + half];
+            v[i] = keep + __shfl_xor_sync(FULL_WARP, give, o);
+        }
+    }
+    v[0] += __shfl_xor_sync(FULL_WARP, v[0], 2);
+    return v[0] + __shfl_xor_sync(FULL_WARP, v[0], 1);
+}
+
+// The second half of a gate and the pick in one: hidden = dropout(tanh(z + b1)) [n, inner], logits = W2·hidden + b2,
+// then as pick_forward, for at most 32 experts. W2 [count, inner] is small and read again and again: it stays in L1.
+// launch: grid ceil(n/8), block 256
+extern "C" __global__ void __launch_bounds__(256)
+gate_pick(const act* z, const float* b1, Dropout dropout, const float* w2, const float* b2, u32 inner,
+          const float* experts, Picking picking, float* gates, float* weights, u32 n, u32 count, u32 heads) {
+    u32 lane = threadIdx.x % 32, row = blockIdx.x * GATE_ROWS + threadIdx.x / 32;
+    if (row >= n) return;
+    float hidden[GATE_RUNS][8] = {}, u = draw(picking, row), own_bias = lane < count ? b2[lane] : 0.0f;
+#pragma unroll
+    for (int r = 0; r < GATE_RUNS; r++) {
+        u32 run = lane + 32 * r, at = 8 * run;
+        if (at >= inner) continue;
+        float bias[8], f[8];
+        load8(z + (u64)row * inner, at, inner, hidden[r]);
+        load8(b1, at, inner, bias);
+        dropout8(dropout, row, run, f);
+#pragma unroll
+        for (int i = 0; i < 8; i++) hidden[r][i] = at + i < inner ? gate_tanh(hidden[r][i] + bias[i]) * f[i] : 0.0f;
+    }
+    float logit = MINUS_INFINITY;  // of expert `lane`
+    for (u32 first = 0; first < count; first += 8) {
+        float parts[8] = {};
+#pragma unroll
+        for (int e = 0; e < 8; e++) {
+            if (first + e >= count) continue;
+#pragma unroll
+            for (int r = 0; r < GATE_RUNS; r++) {
+                u32 at = 8 * (lane + 32 * r);
+                if (at >= inner) continue;
+                float w[8];
+                load8(w2 + (first + e) * inner, at, inner, w);
+#pragma unroll
+                for (int i = 0; i < 8; i++) parts[e] = fmaf(hidden[r][i], w[i], parts[e]);
+            }
+        }
+        float sum = scattered_sums(parts, lane);
+        float own = __shfl_sync(FULL_WARP, sum, (lane - first) * 4 % 32);
+        if (lane >= first && lane < min(first + 8, count)) logit = own + own_bias;
+    }
+    float power = expf(logit - warp_max(logit)), gate = power / warp_sum(power);
+    if (lane < count) gates[(u64)row * count + lane] = gate;
+    u32 expert = pick(picking, u, &gate, row, count, lane);
     for (u32 h = lane; h < heads; h += 32) weights[(u64)row * heads + h] = experts[expert * heads + h];
 }

@@ -13,12 +13,6 @@ typedef unsigned long long u64;
 #define FULL_WARP 0xffffffffu
 #define NO_SENTENCE 0xffffffffu
 
-template <typename T>
-__device__ __forceinline__ void swap(T& a, T& b) {
-    T held = a;
-    a = b, b = held;
-}
-
 // ---- activations -----------------------------------------------------------------------------------------------
 
 #if BF16
@@ -139,16 +133,6 @@ __device__ __forceinline__ void load_rows(Row row, u32 at, u32 cols, float v[N][
     }
 }
 
-#if BF16
-// c [16, 8] += a·b, a [16, 16], b [16, 8], in the fragments of mma.m16n8k16.
-__device__ __forceinline__ void mma_16x8x16(float c[4], const u32 a[4], u32 b0, u32 b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-#endif
-
 // ---- random numbers --------------------------------------------------------------------------------------------
 
 // Ten rounds of Philox 4x32: the same numbers as the CPU's.
@@ -184,11 +168,6 @@ struct Dropout {
     float scale;
 };
 
-// The numbers of the columns 8·run .. 8·run + 8 of `row`, two to a word.
-__device__ __forceinline__ uint4 dropout_words(const Dropout& d, u32 row, u32 run) {
-    return philox(make_uint4(run, row, d.stream.stream, *d.stream.step), d.stream.key0, d.stream.key1);
-}
-
 // The factors (0 or `scale`) of the columns 8·run .. 8·run + 8 of `row`.
 __device__ __forceinline__ void dropout8(const Dropout& d, u32 row, u32 run, float f[8]) {
     if (d.threshold == 0) {
@@ -196,7 +175,7 @@ __device__ __forceinline__ void dropout8(const Dropout& d, u32 row, u32 run, flo
         for (int i = 0; i < 8; i++) f[i] = 1.0f;
         return;
     }
-    uint4 block = dropout_words(d, row, run);
+    uint4 block = philox(make_uint4(run, row, d.stream.stream, *d.stream.step), d.stream.key0, d.stream.key1);
     u32 words[4] = {block.x, block.y, block.z, block.w};
 #pragma unroll
     for (int i = 0; i < 8; i++) {

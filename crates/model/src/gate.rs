@@ -41,10 +41,10 @@ impl Gate {
     /// Pooled inputs `[n, D]` to head weights: of all experts by the gate, or of the one that `pick` says, without a
     /// gradient to the gate.
     pub fn mix(&self, tape: &mut Tape<'_>, pooled: &Var, experts: &Tensor, pick: Option<&Pick>) -> HeadMix {
+        let rows = tape.batch_norm(pooled, self.norm);
         match pick {
-            Some(pick) => tape.pick_by_gate(pooled, self.norm, &self.network, experts, pick),
+            Some(pick) => tape.pick_by_gate(&rows, &self.network, experts, pick),
             None => {
-                let rows = tape.batch_norm(pooled, self.norm);
                 let logits = tape.gate_logits(&rows, &self.network);
                 tape.mix_experts(&logits, experts)
             }

@@ -12,12 +12,8 @@ use crate::{Error, Result};
 /// Put before every kernel file.
 const PRELUDE: &str = include_str!("../../kernels/prelude.cuh");
 
-/// Put before some kernel files, too: the text, and their names.
-const SHARED: &[(&str, &[&str])] = &[
-    (include_str!("../../kernels/attention.cuh"), &["attention", "attention_backward"]),
-    (include_str!("../../kernels/pick.cuh"), &["gate", "mixture"]),
-    (include_str!("../../kernels/statistics.cuh"), &["batch_norm", "gate"]),
-];
+/// Put before the attention kernels, too.
+const ATTENTION: &str = include_str!("../../kernels/attention.cuh");
 
 macro_rules! sources {
     ($($name:literal),* $(,)?) => {
@@ -33,7 +29,6 @@ sources![
     "decode",
     "elementwise",
     "embed",
-    "gate",
     "linear",
     "loss",
     "mixture",
@@ -103,9 +98,7 @@ impl Unit {
     fn source(&self) -> String {
         let text =
             SOURCES.iter().find(|(name, _)| *name == self.file).expect("every unit names a kernel file").1;
-        let shared = SHARED.iter().filter(|(_, files)| files.contains(&self.file));
-        let shared: Vec<&str> = shared.map(|(text, _)| *text).collect();
-        let shared = shared.join("\n");
+        let shared = if self.file.starts_with("attention") { ATTENTION } else { "" };
         format!("{PRELUDE}\n{shared}\n#line 1 \"{}.cu\"\n{text}", self.file)
     }
 }

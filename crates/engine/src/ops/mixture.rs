@@ -5,8 +5,7 @@
 //! expert is taking one row of M.
 
 use crate::cpu::{for_rows, math, vectorised};
-use crate::cuda::ops::{gate, mixture as gpu_ops};
-use crate::ops::batch_norm::BatchNorm;
+use crate::cuda::ops::mixture as gpu_ops;
 use crate::ops::linear::Activation;
 use crate::{Ids, ParamId, Segments, Tape, Tensor, Var};
 
@@ -52,25 +51,17 @@ impl Tape<'_> {
         self.linear(&hidden, fc2[0], fc2[1], Activation::Identity, 0.0)
     }
 
-    /// One expert per row by a gate: [`Tape::batch_norm`] of x, [`Tape::gate_logits`], then [`Tape::pick_experts`]. No
-    /// gradient flows to the gate.
-    pub fn pick_by_gate(
-        &mut self,
-        x: &Var,
-        norm: BatchNorm,
-        network: &GateNetwork,
-        experts: &Tensor,
-        pick: &Pick,
-    ) -> HeadMix {
-        if let Some(gpu) = self.gpu().filter(|_| gate::fits(self, network)) {
+    /// One expert per row by a gate's network: [`Tape::gate_logits`], then [`Tape::pick_experts`]. No gradient flows to
+    /// the gate.
+    pub fn pick_by_gate(&mut self, x: &Var, network: &GateNetwork, experts: &Tensor, pick: &Pick) -> HeadMix {
+        if let Some(gpu) = self.gpu().filter(|_| gpu_ops::fits(self, network)) {
             let dropout = self.next_dropout(network.dropout);
             // The second layer drops nothing, and has its number all the same.
             self.next_stream();
             let streams = (dropout, self.next_stream());
-            return gate::pick_by_gate(self, &gpu, x, (norm, network), experts, pick, streams);
+            return gpu_ops::pick_by_gate(self, &gpu, x, network, experts, pick, streams);
         }
-        let x = self.batch_norm(x, norm);
-        let logits = self.gate_logits(&x, network);
+        let logits = self.gate_logits(x, network);
         self.pick_experts(&logits, experts, pick)
     }
 

@@ -7,7 +7,6 @@ use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
-use crate::device::Buffer;
 use crate::ops::batch_norm::BatchNorm;
 use crate::tape::RealRows;
 use crate::{Tape, Var};
@@ -16,52 +15,32 @@ fn unit() -> Unit {
     Unit::plain("batch_norm")
 }
 
-/// What the kernels need to know of a batch: how many rows count, and in training their statistics part by part.
-pub(super) struct Batch {
-    pub(super) valid: Ptr,
-    pub(super) partials: Option<Buffer>,
-    pub(super) parts: usize,
-    _count: Block,
-}
-
-impl Batch {
-    pub(super) fn of(tape: &Tape<'_>, gpu: &Arc<Gpu>, x: &Var) -> Self {
-        let (rows, cols) = (x.rows(), x.cols());
-        let count = Block::new(gpu, 4);
-        let valid = match x.real_rows() {
-            RealRows::Sentences(segments) => segments.valid_sentences(),
-            RealRows::Rows(segments) => segments.valid_rows(),
-            RealRows::All => {
-                gpu.set_word(count.ptr(), rows as u32);
-                count.ptr()
-            }
-        };
-        let parts = rows.div_ceil(64).clamp(1, MOST_PARTS);
-        let partials = tape.is_training().then(|| {
-            let partials = tape.device().scratch_floats(parts * 2 * cols);
-            gpu.launch(
-                &unit(),
-                "batch_norm_statistics",
-                shape(cols, parts),
-                &[&x.ptr(), &valid, &(rows as u32), &(cols as u32), &partials.ptr(), &(parts as u32)],
-            );
-            partials
-        });
-        Self { valid, partials, parts, _count: count }
-    }
-
-    pub(super) fn partials(&self) -> Ptr {
-        self.partials.as_ref().map_or(Ptr::NULL, Buffer::ptr)
-    }
-}
-
 pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: BatchNorm) -> Var {
     let (rows, cols) = (x.rows(), x.cols());
-    let batch = Batch::of(tape, gpu, x);
-    let (valid, parts, training) = (batch.valid, batch.parts, tape.is_training());
-    let [mean, scale] = std::array::from_fn(|_| tape.device().scratch_floats(cols));
+    let all = Block::new(gpu, 4);
+    let valid = match x.real_rows() {
+        RealRows::Sentences(segments) => segments.valid_sentences(),
+        RealRows::Rows(segments) => segments.valid_rows(),
+        RealRows::All => {
+            gpu.set_word(all.ptr(), rows as u32);
+            all.ptr()
+        }
+    };
+    let training = tape.is_training();
+    let parts = parts(rows);
+    let floats = |len: usize| tape.device().scratch_floats(len);
+    let partials = floats(parts * 2 * cols);
+    let [mean, scale] = std::array::from_fn(|_| floats(cols));
     let y = tape.device().scratch(rows * cols);
     let sizes = [rows as u32, cols as u32, parts as u32];
+    if training {
+        gpu.launch(
+            &unit(),
+            "batch_norm_statistics",
+            shape(cols, parts),
+            &[&x.ptr(), &valid, &sizes[0], &sizes[1], &partials.ptr(), &sizes[2]],
+        );
+    }
     let params = tape.params;
     // Running statistics move where they are: only this op reads them.
     let running = [norm.running_mean, norm.running_var].map(|id| params.master(id));
@@ -73,7 +52,7 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
         &[
             &x.ptr(),
             &valid,
-            &batch.partials(),
+            &partials.ptr(),
             &sizes[2],
             &params.master(norm.weight),
             &params.master(norm.bias),
@@ -93,7 +72,7 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
     let y = tape.output([rows, cols], y, tracked);
     let x = x.clone();
     record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
-        let _held = &batch;
+        let _held = &all;
         let partials = backward.device().scratch_floats(parts * 2 * cols);
         gpu.launch(
             &unit(),
@@ -142,8 +121,10 @@ pub(crate) fn batch_norm(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, norm: Bat
     y
 }
 
-/// Parts that the rows are cut into for sums, at most; as in the kernels.
-const MOST_PARTS: usize = 32;
+/// Parts that the rows are cut into for sums.
+fn parts(rows: usize) -> usize {
+    rows.div_ceil(64).clamp(1, 32)
+}
 
 fn shape(cols: usize, parts: usize) -> Shape {
     Shape::grid([cols.div_ceil(64), parts], 256)

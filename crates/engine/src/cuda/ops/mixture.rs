@@ -7,8 +7,9 @@ use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
 use crate::cuda::launch::{self, Argument, Shape};
 use crate::cuda::memory::{Block, Ptr};
-use crate::ops::mixture::{HeadMix, Pick};
-use crate::rng::Stream;
+use crate::cuda::product::{Epilogue, Factor, Product};
+use crate::ops::mixture::{GateNetwork, HeadMix, Pick};
+use crate::rng::{Dropout, Stream};
 use crate::{Tape, Tensor, Var};
 
 fn unit() -> Unit {
@@ -50,7 +51,7 @@ pub(crate) fn mix_experts(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, logits: &Var, exp
 
 /// `Picking` of the kernels.
 #[repr(C)]
-pub(super) struct Picking {
+struct Picking {
     stream: launch::Stream,
     how: u32,
     given: Ptr,
@@ -61,7 +62,7 @@ pub(super) struct Picking {
 unsafe impl Argument for Picking {}
 
 /// The kernels' view of `pick`, and a block to hold on to until the launch. `stream` is there in training passes.
-pub(super) fn picking(gpu: &Arc<Gpu>, pick: &Pick, stream: Option<Stream>) -> (Picking, Option<Block>) {
+fn picking(gpu: &Arc<Gpu>, pick: &Pick, stream: Option<Stream>) -> (Picking, Option<Block>) {
     let drawn = || gpu.stream_argument(stream.expect("experts are drawn in training passes"));
     let unused = || gpu.stream_argument(crate::Rng::new(0, 0).stream(0));
     let null = Ptr::NULL;
@@ -109,6 +110,69 @@ pub(crate) fn pick_experts(
             &sizes[0],
             &sizes[1],
             &sizes[2],
+        ],
+    );
+    let weights = Var::constant(Tensor::new([rows, heads], weights));
+    HeadMix { weights, gates: Tensor::new([rows, count], gates) }
+}
+
+/// Hidden units and experts that the kernel for a whole gate can take.
+const MOST_HIDDEN: usize = 1024;
+const MOST_EXPERTS: usize = 32;
+
+/// Whether [`pick_by_gate`] can do it.
+pub(crate) fn fits(tape: &Tape<'_>, network: &GateNetwork) -> bool {
+    let [hidden, experts] = [network.fc1[0], network.fc2[0]].map(|id| tape.params.block(id).rows);
+    hidden <= MOST_HIDDEN && experts <= MOST_EXPERTS
+}
+
+/// A gate's network and the pick: one product and one kernel. `streams`: of the dropout and of the pick.
+pub(crate) fn pick_by_gate(
+    tape: &mut Tape<'_>,
+    gpu: &Arc<Gpu>,
+    x: &Var,
+    network: &GateNetwork,
+    experts: &Tensor,
+    pick: &Pick,
+    (dropout, stream): (Option<Dropout>, Option<Stream>),
+) -> HeadMix {
+    let (rows, count, heads) = (x.rows(), experts.rows(), experts.cols());
+    let block = tape.params.block(network.fc1[0]);
+    let (hidden, inner) = (block.rows, block.cols);
+    let z = tape.device().scratch(rows * hidden);
+    gpu.product(&Product {
+        size: [rows, hidden, inner],
+        a: Factor::new(x.ptr(), inner),
+        b: Factor::new(tape.params.weights(network.fc1[0]), inner).t(),
+        c: z.ptr(),
+        out: gpu.act(),
+        add: false,
+        epilogue: Epilogue::Nothing,
+        bias: Ptr::NULL,
+    });
+    let gates = tape.device().scratch_floats(rows * count);
+    let weights = tape.device().scratch_floats(rows * heads);
+    let (picking, _held) = picking(gpu, pick, stream);
+    let [b1, w2, b2] = [network.fc1[1], network.fc2[0], network.fc2[1]].map(|id| tape.params.master(id));
+    let runs = hidden.div_ceil(256) as u32;
+    gpu.launch(
+        &Unit { file: "mixture", macros: vec![("GATE_RUNS", runs)] },
+        "gate_pick",
+        Shape::of(rows.div_ceil(8), 256),
+        &[
+            &z.ptr(),
+            &b1,
+            &gpu.dropout_argument(dropout),
+            &w2,
+            &b2,
+            &(hidden as u32),
+            &experts.ptr(),
+            &picking,
+            &gates.ptr(),
+            &weights.ptr(),
+            &(rows as u32),
+            &(count as u32),
+            &(heads as u32),
         ],
     );
     let weights = Var::constant(Tensor::new([rows, heads], weights));

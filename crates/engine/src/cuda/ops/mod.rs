@@ -7,7 +7,6 @@ pub(crate) mod cross_entropy;
 pub(crate) mod decode;
 pub(crate) mod elementwise;
 pub(crate) mod embed;
-pub(crate) mod gate;
 pub(crate) mod linear;
 pub(crate) mod mixture;
 pub(crate) mod optim;

@@ -4,6 +4,7 @@ use super::case::{Case, OpCase};
 use super::compare::Tolerance;
 use super::scene::{Per, Scene};
 use super::values::starts;
+use crate::Var;
 use crate::ops::batch_norm::BatchNorm;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -22,27 +23,20 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn declare(case: OpCase, cols: usize) -> OpCase {
-    declare_running(case.param("weight", [1, cols]).param("bias", [1, cols]), cols)
-}
-
-/// The parameters that [`norm`] names, and that no gradient reaches.
-pub(super) fn declare_fixed(case: OpCase, cols: usize) -> OpCase {
-    declare_running(case.param("weight", [1, cols]).fixed().param("bias", [1, cols]).fixed(), cols)
-}
-
-fn declare_running(case: OpCase, cols: usize) -> OpCase {
+    let case = case.param("weight", [1, cols]).param("bias", [1, cols]);
     let case = case.param("running mean", [1, cols]).fixed();
     // A variance is not negative.
     case.param("running variance", [1, cols]).fill(|_, random| 0.5 + random.abs()).fixed()
 }
 
-pub(super) fn norm(s: &Scene<'_>) -> BatchNorm {
-    BatchNorm {
+fn norm(s: &mut Scene<'_>, x: &Var) -> Var {
+    let norm = BatchNorm {
         weight: s.param("weight"),
         bias: s.param("bias"),
         running_mean: s.param("running mean"),
         running_var: s.param("running variance"),
-    }
+    };
+    s.tape.batch_norm(x, norm)
 }
 
 fn batch_norm([rows, cols]: [usize; 2], adapt: fn(OpCase) -> OpCase) -> Case {
@@ -52,8 +46,7 @@ fn batch_norm([rows, cols]: [usize; 2], adapt: fn(OpCase) -> OpCase) -> Case {
     let floor = if rows == 2 { 1.0 } else { 1e-4 };
     adapt(declare(case, cols).tolerance(Tolerance::new(8e-3, 3e-5).floor(floor))).body(|s| {
         let x = s.input("x");
-        let norm = norm(s);
-        let y = s.tape.batch_norm(&x, norm);
+        let y = norm(s, &x);
         s.output("y", Per::Row, &y);
     })
 }
@@ -77,8 +70,7 @@ fn after_mean(lengths: &[u32], mean: Mean, adapt: fn(OpCase) -> OpCase) -> Case 
             Mean::Sentence => (Per::Sentence, s.tape.segment_mean(&x, &segments)),
             Mean::Running => (Per::Row, s.tape.running_mean(&x, &segments, None)),
         };
-        let norm = norm(s);
-        let y = s.tape.batch_norm(&means, norm);
+        let y = norm(s, &means);
         s.output("y", per, &y);
     })
 }
