@@ -17,12 +17,13 @@ pub struct MemoryUse {
     pub bytes: usize,
 }
 
-/// The first, small trial on a CPU has one token for so many of the largest batch.
-const PART: u32 = 8;
+/// On a CPU the first trial has about so many tokens, and each one after it so many times as many.
+const FIRST: u32 = 1024;
+const STEP: u32 = 4;
 
 /// Runs the largest batch that `sampler` can make forward and backward, and changes nothing. A GPU that has too little
-/// memory says so. A CPU may be killed for it, so there a small batch is tried first, and what it takes is scaled up
-/// and compared with the `available` bytes.
+/// memory says so. A CPU may be killed for it, so there smaller batches are tried first, and what they take is scaled
+/// up and compared with the `available` bytes.
 pub fn check(
     learner: &mut Learner,
     sampler: &BatchSampler,
@@ -34,12 +35,18 @@ pub fn check(
     let device = learner.model.params().device().clone();
     let fault = |needed: String| Error::Memory { tokens: bound.tokens, needed, max_tokens };
     if let (false, Some(available)) = (device.is_gpu(), available) {
-        let before = device.memory_held();
-        learner.try_out(&batch(bound, PART))?;
-        let needed = (device.memory_held() - before) as u64 * u64::from(PART);
-        device.trim();
-        if needed > available {
-            return Err(fault(format!("about {}, and {} are available", gib(needed), gib(available))));
+        let most = source_tokens.max(target_tokens);
+        let parts = std::iter::successors(Some(STEP), |part| part.checked_mul(STEP));
+        let mut parts: Vec<u32> = parts.take_while(|part| *part == STEP || most / part >= FIRST).collect();
+        while let Some(part) = parts.pop() {
+            let before = device.memory_held();
+            learner.try_out(&batch(bound, part))?;
+            let taken = (device.memory_held() - before) as u64;
+            device.trim();
+            if taken * u64::from(STEP) > available {
+                let (needed, available) = (gib(taken * u64::from(part)), gib(available));
+                return Err(fault(format!("about {needed}, and {available} are available")));
+            }
         }
     }
     learner.try_out(&batch(bound, 1)).map_err(|error| match error {
