@@ -164,6 +164,7 @@ fn first_layer(tape: &Tape<'_>, gpu: &Arc<Gpu>, x: &Var, network: &GateNetwork) 
         a: Factor::new(x.ptr(), width),
         b: Factor::new(tape.params.weights(network.fc1[0]), width).t(),
         c: z.ptr(),
+        c_cols: hidden,
         out: gpu.act(),
         add: false,
         epilogue: Epilogue::Nothing,
