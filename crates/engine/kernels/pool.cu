@@ -107,7 +107,7 @@ __device__ __forceinline__ void sums_before(float sum[8], u32 group, u32 lane) {
 template <bool BACKWARD, bool WINDOW, typename Sum, typename Written>
 __device__ __forceinline__ void running(const act* __restrict__ from, act* __restrict__ to, u32 first, u32 n,
                                         u32 window, bool add, u32 cols, Written written) {
-    constexpr u32 BATCH = WINDOW ? 1 : 2;
+    constexpr u32 BATCH = 2, BATCHES = WINDOW ? 2 : 1;
     u32 group = threadIdx.x / 8, lane = threadIdx.x % 8, at = blockIdx.y * COLUMNS + 8 * lane;
     u32 stretch = (n + GROUPS - 1) / GROUPS;
     u32 begin = min(group * stretch, n), end = min(begin + stretch, n);
@@ -116,7 +116,7 @@ __device__ __forceinline__ void running(const act* __restrict__ from, act* __res
         u32 terms = BACKWARD ? n - i : i + 1;
         return 1.0f / (float)(WINDOW ? min(terms, window) : terms);
     };
-    // The places i .. i + BATCH below `end`, as terms of the sum.
+    // The places i .. i + BATCH below `end`, as terms of the sum. Those before 0 are large numbers, and so not there.
     auto load = [&](u32 i, u32 end, float v[BATCH][8]) {
         load_rows<BATCH>([&](u32 b) { return i + b < end ? from + offset(i + b) : nullptr; }, at, cols, v);
         if constexpr (BACKWARD) {
@@ -130,30 +130,31 @@ __device__ __forceinline__ void running(const act* __restrict__ from, act* __res
     };
 
     Sum sum[8] = {};
-    float v[BATCH][8];
     if (at < cols) {
         u32 until = WINDOW ? begin : end;
-        for (u32 i = WINDOW ? begin - min(begin, window) : begin; i < until; i += BATCH) {
-            load(i, until, v);
+        for (u32 i = WINDOW ? begin - min(begin, window) : begin; i < until; i += BATCHES * BATCH) {
+            float v[BATCHES][BATCH][8];
 #pragma unroll
-            for (u32 b = 0; b < BATCH; b++)
+            for (u32 k = 0; k < BATCHES; k++) load(i + k * BATCH, until, v[k]);
 #pragma unroll
-                for (int c = 0; c < 8; c++) sum[c] += v[b][c];
+            for (u32 b = 0; b < BATCHES * BATCH; b++)
+#pragma unroll
+                for (int c = 0; c < 8; c++) sum[c] += v[b / BATCH][b % BATCH][c];
         }
     }
     if constexpr (!WINDOW) sums_before(sum, group, lane);
     if (at >= cols) return;
     for (u32 i = begin; i < end; i += BATCH) {
+        float v[BATCH][8], leaving[BATCH][8];
         load(i, end, v);
+        if constexpr (WINDOW) load(i - window, end, leaving);
 #pragma unroll
         for (u32 b = 0; b < BATCH; b++) {
             if (i + b >= end) return;
 #pragma unroll
-            for (int c = 0; c < 8; c++) sum[c] += v[b][c];
-            if (WINDOW && i >= window) {
-                load(i - window, i, v);
-#pragma unroll
-                for (int c = 0; c < 8; c++) sum[c] -= v[0][c];
+            for (int c = 0; c < 8; c++) {
+                sum[c] += v[b][c];
+                if constexpr (WINDOW) sum[c] -= leaving[b][c];
             }
             float factor = BACKWARD ? 1.0f : inverse(i + b);
 #pragma unroll
@@ -190,7 +191,7 @@ __device__ __forceinline__ void running_sentence(const act* __restrict__ from, c
 // y[t] = (1/c_t)·Σ x[s] over t − window < s ≤ t in t's sentence, c_t terms; window 0 has no limit. Tail rows get zeros.
 // x, y [rows, cols], not the same memory.
 // launch: grid (sentences, ceil(cols/64)), block 128
-extern "C" __global__ void __launch_bounds__(THREADS, 7)
+extern "C" __global__ void __launch_bounds__(THREADS, 6)
 running_mean_forward(const act* __restrict__ x, Segments segments, u32 window, act* __restrict__ y, u32 cols) {
     running_sentence<false>(x, segments, window, y, false, cols);
 }
@@ -198,7 +199,7 @@ running_mean_forward(const act* __restrict__ x, Segments segments, u32 window, a
 // dx[s] (+)= Σ dy[t]/c_t over s ≤ t < s + window in s's sentence. Tail rows get zeros, or stay as they are if `add`.
 // dy, dx [rows, cols], not the same memory.
 // launch: grid (sentences, ceil(cols/64)), block 128
-extern "C" __global__ void __launch_bounds__(THREADS, 7)
+extern "C" __global__ void __launch_bounds__(THREADS, 6)
 running_mean_backward(const act* __restrict__ dy, Segments segments, u32 window, act* __restrict__ dx, u32 add,
                       u32 cols) {
     running_sentence<true>(dy, segments, window, dx, add, cols);
@@ -343,13 +344,10 @@ __device__ __forceinline__ void combine_sentences(const act* __restrict__ x, con
     finish(statistics, column, segments.starts[segments.sentences], as_float(x[column]), total);
 }
 
-// running_mean_forward without a window, with the statistics of the rows that are there; cols a multiple of 64.
-//
-// Each block leaves the mean and the squared deviations of its sentence; the last one puts them together.
-// launch: grid (sentences, cols/64), block 128
-extern "C" __global__ void __launch_bounds__(THREADS, 7)
-running_mean_statistics(const act* __restrict__ x, Segments segments, act* __restrict__ y, u32 cols,
-                        Statistics statistics) {
+// The sentence of this block, with the statistics of all rows that are there: each block leaves the mean and the squared
+// deviations of its sentence; the last one puts them together.
+__device__ __forceinline__ void running_statistics(const act* __restrict__ x, const Segments& segments, u32 window,
+                                                   act* __restrict__ y, u32 cols, const Statistics& statistics) {
     u32 first = segments.starts[blockIdx.x], n = segments.starts[blockIdx.x + 1] - first;
     u32 base = blockIdx.y * COLUMNS, column = base + threadIdx.x;
     clear_tail(y, segments, cols);
@@ -358,14 +356,18 @@ running_mean_statistics(const act* __restrict__ x, Segments segments, act* __res
         // The first mean of a sentence is its first row.
         float pivot[8], sum[8] = {}, squares[8] = {};
         load8(x + (u64)first * cols, base + threadIdx.x % 8 * 8, cols, pivot);
-        running<false, false, float>(x, y, first, n, 0, false, cols, [&](const float* v) {
+        auto written = [&](const float* v) {
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 float d = as_float(as_act(v[i])) - pivot[i];
                 sum[i] += d;
                 squares[i] = fmaf(d, d, squares[i]);
             }
-        });
+        };
+        if (window == 0 || window >= n)
+            running<false, false, float>(x, y, first, n, window, false, cols, written);
+        else
+            running<false, true, double>(x, y, first, n, window, false, cols, written);
         float2 total = sum_groups(sum, squares);
         if (threadIdx.x < COLUMNS) {
             float shift = total.x / (float)n;
@@ -378,4 +380,20 @@ running_mean_statistics(const act* __restrict__ x, Segments segments, act* __res
         out[0] = mean, out[cols] = deviations;
     }
     if (is_last(statistics.arrived)) combine_sentences(x, segments, cols, statistics);
+}
+
+// running_mean_forward without a window, with batch norm's statistics; cols a multiple of 64.
+// launch: grid (sentences, cols/64), block 128
+extern "C" __global__ void __launch_bounds__(THREADS, 7)
+running_mean_statistics(const act* __restrict__ x, Segments segments, act* __restrict__ y, u32 cols,
+                        Statistics statistics) {
+    running_statistics(x, segments, 0, y, cols, statistics);
+}
+
+// The same with a window.
+// launch: grid (sentences, cols/64), block 128
+extern "C" __global__ void __launch_bounds__(THREADS, 4)
+window_mean_statistics(const act* __restrict__ x, Segments segments, act* __restrict__ y, u32 cols,
+                       Statistics statistics, u32 window) {
+    running_statistics(x, segments, window, y, cols, statistics);
 }

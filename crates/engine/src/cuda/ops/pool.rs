@@ -109,9 +109,10 @@ pub(super) fn with_statistics(
 ) -> Option<Pooled> {
     let cols = x.cols();
     let (kernel, segments, rows, real) = match pooling {
-        Pooling::Nothing | Pooling::Running(_, Some(_)) => return None,
+        Pooling::Nothing => return None,
         Pooling::Sentence(s) => ("segment_mean_statistics", s, s.count(), RealRows::Sentences(s.clone())),
         Pooling::Running(s, None) => ("running_mean_statistics", s, s.rows(), RealRows::Rows(s.clone())),
+        Pooling::Running(s, Some(_)) => ("window_mean_statistics", s, s.rows(), RealRows::Rows(s.clone())),
     };
     if !cols.is_multiple_of(64) || cols / 64 > Live::MOST_STRIPS {
         return None;
@@ -130,12 +131,14 @@ pub(super) fn with_statistics(
         partials: partials.ptr(),
         arrived: gpu.live(Live::Arrived),
     };
-    gpu.launch(
-        &unit(),
-        kernel,
-        running_shape(segments, cols),
-        &[&x.ptr(), &segments.argument(), &y.ptr(), &(cols as u32), &statistics],
-    );
+    let (from, to, boundaries, width) = (x.ptr(), y.ptr(), segments.argument(), cols as u32);
+    let mut arguments: Vec<&dyn Argument> = vec![&from, &boundaries, &to, &width, &statistics];
+    let size;
+    if let Pooling::Running(_, Some(window)) = pooling {
+        size = window as u32;
+        arguments.push(&size);
+    }
+    gpu.launch(&unit(), kernel, running_shape(segments, cols), &arguments);
     let rows = Var::constant(Tensor::new([rows, cols], y)).with_rows(real);
     Some(Pooled { rows, mean, variance })
 }

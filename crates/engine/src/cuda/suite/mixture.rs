@@ -38,7 +38,7 @@ pub(super) fn cases() -> Vec<Case> {
             }
         }
     }
-    for reads in [Reads::Rows, Reads::Sentences, Reads::Running] {
+    for reads in [Reads::Rows, Reads::Sentences, Reads::Running, Reads::Window(3)] {
         // Six experts leave lanes of the last step idle, 28 are those of two heads of eight, 40 have no kernel of their own.
         for size in [[64, 96, 6], [128, 352, 28], [1024, 256, 8], [512, 256, 32], [64, 32, 40]] {
             cases.push(pick_by_gate(FEW, reads, size, 0.1, How::Sample, OpCase::with_room));
@@ -50,6 +50,10 @@ pub(super) fn cases() -> Vec<Case> {
             cases.push(pick_by_gate(lengths, reads, [64, 64, 8], 0.1, How::Sample, std::convert::identity));
             cases.push(pick_by_gate(lengths, reads, [128, 32, 3], 0.0, How::Argmax, OpCase::with_room));
         }
+    }
+    for size in [[64, 96, 6], [1024, 256, 8]] {
+        let blocks = &[130, 0, 299, 64];
+        cases.push(pick_by_gate(blocks, Reads::Window(100), size, 0.1, How::Sample, OpCase::with_room));
     }
     cases
 }
@@ -138,6 +142,8 @@ enum Reads {
     Rows,
     Sentences,
     Running,
+    /// Of the last so many rows.
+    Window(usize),
 }
 
 /// A gate from its input to the pick; sizes: width, hidden units, experts (and heads). Where gates are rounded, a draw may
@@ -171,6 +177,7 @@ fn pick_by_gate(
             Reads::Rows => (s.tape.running_mean(&x, &segments, Some(2)), Pooling::Nothing),
             Reads::Sentences => (x, Pooling::Sentence(&segments)),
             Reads::Running => (x, Pooling::Running(&segments, None)),
+            Reads::Window(window) => (x, Pooling::Running(&segments, Some(window))),
         };
         let [fc1, fc2] = [["fc1", "b1"], ["fc2", "b2"]].map(|layer| layer.map(|name| s.param(name)));
         let (norm, network) = (batch_norm::norm(s), GateNetwork { fc1, fc2, dropout });
