@@ -109,8 +109,8 @@ impl Gpu {
         let [m, n, k] = product.size;
         let name = || format!("product [{m}, {k}]·[{k}, {n}] {:?}", product.out);
         // A sum without terms is none of the library's.
-        let product_or_not = || if k == 0 { Ok(false) } else { self.try_product(product) };
-        match self.timed(name, product_or_not) {
+        let run = || if k == 0 { Ok(false) } else { self.try_product(product) };
+        match self.timed(name, run) {
             Ok(true) => {}
             Ok(false) => self.plain_product(product),
             Err(error) => {

@@ -1,6 +1,7 @@
 //! The label-smoothed loss: product, one kernel over each row of logits, two products back. Rows of logits are
 //! [`pitch`] values apart.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cuda::compile::Unit;
@@ -28,15 +29,64 @@ fn pitch(types: usize) -> usize {
     types.next_multiple_of(8)
 }
 
+/// Vocabularies from this size on have a product of their own for what is left over of a multiple of 8.
+const LARGE: usize = 1024;
+
+/// E, `[types, width]`, as products read it.
+#[derive(Clone, Copy)]
+struct Vocabulary {
+    weights: Ptr,
+    types: usize,
+    width: usize,
+}
+
+impl Vocabulary {
+    fn of(tape: &Tape<'_>, id: ParamId) -> Self {
+        let block = tape.params.block(id);
+        Self { weights: tape.params.weights(id), types: block.rows, width: block.cols }
+    }
+
+    /// The types of each product. cuBLASLt is slow where a dimension along which it reads or writes is no multiple of
+    /// 16 bytes: a large vocabulary leaves its last few types to another product.
+    fn parts(self) -> Vec<Range<usize>> {
+        let even = self.types / 8 * 8;
+        match self.types < LARGE || even == self.types {
+            true => vec![0..self.types],
+            false => vec![0..even, even..self.types],
+        }
+    }
+
+    fn rows(self, gpu: &Gpu, part: &Range<usize>) -> Factor {
+        Factor::new(self.weights.plus(part.start * self.width * gpu.act().size()), self.width)
+    }
+
+    /// `x·Eᵀ` for `count` rows x, to rows that are `c_cols` values apart.
+    fn logits(self, gpu: &Gpu, x: Factor, count: usize, logits: Ptr, c_cols: usize) {
+        for part in self.parts() {
+            gpu.product(&Product {
+                size: [count, part.len(), self.width],
+                a: x,
+                b: self.rows(gpu, &part).t(),
+                c: logits.plus(part.start * gpu.act().size()),
+                c_cols,
+                out: gpu.act(),
+                add: false,
+                epilogue: Epilogue::Nothing,
+                bias: Ptr::NULL,
+            });
+        }
+    }
+}
+
 pub(crate) fn cross_entropy(
     tape: &mut Tape<'_>,
     gpu: &Arc<Gpu>,
     x: &Var,
     loss: CrossEntropy<'_>,
 ) -> LossSums {
-    let (rows, width) = (x.rows(), x.cols());
-    let types = tape.params.block(loss.vocabulary).rows;
-    let pitch = pitch(types);
+    let vocabulary = Vocabulary::of(tape, loss.vocabulary);
+    let (rows, Vocabulary { types, width, .. }) = (x.rows(), vocabulary);
+    let (pitch, size_of) = (pitch(types), gpu.act().size());
     let free = tape.is_free(loss.vocabulary);
     let device = tape.device().clone();
     let dx = x.tracked().then(|| device.scratch(rows * width));
@@ -45,25 +95,13 @@ pub(crate) fn cross_entropy(
     gpu.set_live(Live::LossWeight, loss.weight.to_bits());
     let runs = (rows * pitch).div_ceil(MAX_LOGITS).max(1);
     let per_run = rows.div_ceil(runs).max(1);
-    let vocabulary = Factor::new(tape.params.weights(loss.vocabulary), width);
     for first in (0..rows).step_by(per_run) {
         let n = per_run.min(rows - first);
-        let features = Factor::new(x.ptr().plus(first * width * gpu.act().size()), width);
+        let features = Factor::new(x.ptr().plus(first * width * size_of), width);
         let logits = device.scratch(n * pitch);
-        let product = Product {
-            size: [n, types, width],
-            a: features,
-            b: vocabulary.t(),
-            c: logits.ptr(),
-            c_cols: pitch,
-            out: gpu.act(),
-            add: false,
-            epilogue: Epilogue::Nothing,
-            bias: Ptr::NULL,
-        };
-        gpu.product(&product);
+        vocabulary.logits(gpu, features, n, logits.ptr(), pitch);
         let gradient_wanted = free || dx.is_some();
-        let row_bytes = pitch * gpu.act().size();
+        let row_bytes = pitch * size_of;
         let keeps = gradient_wanted && row_bytes <= SHARED_LIMIT;
         let shape = Shape::of(n, if types <= 8192 { 256 } else { 512 });
         gpu.launch(
@@ -83,16 +121,35 @@ pub(crate) fn cross_entropy(
                 &u32::from(gradient_wanted),
             ],
         );
-        let d_logits = Factor::new(logits.ptr(), pitch);
-        let product = Product { c_cols: width, ..product };
-        if free {
-            let (c, add) = tape.gradients().slot_ptr(loss.vocabulary);
-            let size = [types, width, n];
-            gpu.product(&Product { size, a: d_logits.t(), b: features, c, out: Dtype::F32, add, ..product });
-        }
-        if let Some(dx) = &dx {
-            let c = dx.ptr().plus(first * width * gpu.act().size());
-            gpu.product(&Product { size: [n, width, types], a: d_logits, b: vocabulary, c, ..product });
+        let d_vocabulary = free.then(|| tape.gradients().slot_ptr(loss.vocabulary));
+        for part in vocabulary.parts() {
+            let d_logits = Factor::new(logits.ptr().plus(part.start * size_of), pitch);
+            if let Some((target, held)) = d_vocabulary {
+                gpu.product(&Product {
+                    size: [part.len(), width, n],
+                    a: d_logits.t(),
+                    b: features,
+                    c: target.plus(part.start * width * Dtype::F32.size()),
+                    c_cols: width,
+                    out: Dtype::F32,
+                    add: held,
+                    epilogue: Epilogue::Nothing,
+                    bias: Ptr::NULL,
+                });
+            }
+            if let Some(dx) = &dx {
+                gpu.product(&Product {
+                    size: [n, width, part.len()],
+                    a: d_logits,
+                    b: vocabulary.rows(gpu, &part),
+                    c: dx.ptr().plus(first * width * size_of),
+                    c_cols: width,
+                    out: gpu.act(),
+                    add: part.start > 0,
+                    epilogue: Epilogue::Nothing,
+                    bias: Ptr::NULL,
+                });
+            }
         }
     }
     if rows == 0 && free {
@@ -144,28 +201,13 @@ pub(crate) fn read_sums(gpu: &Arc<Gpu>, losses: &Tensor) -> [f64; 2] {
 /// `x·Eᵀ`, without room between rows.
 pub(crate) fn logits(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, vocabulary: ParamId) -> Tensor {
     let types = tape.params.block(vocabulary).rows;
-    Tensor::new([x.rows(), types], product_with(tape, gpu, x, vocabulary, types))
+    Tensor::new([x.rows(), types], all_logits(tape, gpu, x, vocabulary, types))
 }
 
-/// `x·Eᵀ`, rows being [`pitch`] values apart.
-fn logits_apart(tape: &Tape<'_>, gpu: &Arc<Gpu>, x: &Var, vocabulary: ParamId) -> Buffer {
-    product_with(tape, gpu, x, vocabulary, pitch(tape.params.block(vocabulary).rows))
-}
-
-fn product_with(tape: &Tape<'_>, gpu: &Arc<Gpu>, x: &Var, vocabulary: ParamId, c_cols: usize) -> Buffer {
-    let (rows, width) = (x.rows(), x.cols());
-    let logits = tape.device().scratch(rows * c_cols);
-    gpu.product(&Product {
-        size: [rows, tape.params.block(vocabulary).rows, width],
-        a: Factor::new(x.ptr(), width),
-        b: Factor::new(tape.params.weights(vocabulary), width).t(),
-        c: logits.ptr(),
-        c_cols,
-        out: gpu.act(),
-        add: false,
-        epilogue: Epilogue::Nothing,
-        bias: Ptr::NULL,
-    });
+fn all_logits(tape: &Tape<'_>, gpu: &Gpu, x: &Var, vocabulary: ParamId, c_cols: usize) -> Buffer {
+    let logits = tape.device().scratch(x.rows() * c_cols);
+    let features = Factor::new(x.ptr(), x.cols());
+    Vocabulary::of(tape, vocabulary).logits(gpu, features, x.rows(), logits.ptr(), c_cols);
     logits
 }
 
@@ -180,13 +222,13 @@ pub(crate) fn adaptive_log_probs(
     let (rows, types, words) = (x.rows(), bands.types(), bands.range(0).len());
     let x = x.detach();
     let y = tape.device().scratch(rows * types);
-    let head = logits_apart(tape, gpu, &x, softmax.head);
-    let head_types = tape.params.block(softmax.head).rows as u32;
+    let head_types = tape.params.block(softmax.head).rows;
+    let head = all_logits(tape, gpu, &x, softmax.head, pitch(head_types));
     for band in 0..bands.count() {
         let tail = band.checked_sub(1).map(|index| {
             let tail = &softmax.tails[index];
             let own = tape.project(&x, tail.projection, tail.orientation, 0.0);
-            logits_apart(tape, gpu, &own, tail.vocabulary)
+            all_logits(tape, gpu, &own, tail.vocabulary, pitch(bands.range(band).len()))
         });
         let range = bands.range(band);
         gpu.launch(
@@ -195,7 +237,7 @@ pub(crate) fn adaptive_log_probs(
             Shape::of(rows, 512),
             &[
                 &head.ptr(),
-                &head_types,
+                &(head_types as u32),
                 &((words + band).saturating_sub(1) as u32),
                 &tail.as_ref().map_or(Ptr::NULL, Buffer::ptr),
                 &y.ptr(),
