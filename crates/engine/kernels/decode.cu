@@ -65,6 +65,39 @@ running_gate(const act* __restrict__ x, float* sums, const u32* parents, const u
     store8(mean + (u64)row * cols, at, cols, v);
 }
 
+#define IN_FLIGHT 4u
+
+// What a gate over a window reads: the mean of the last `window` inputs of a hypothesis, x [rows, cols] being the newest,
+// which is put into ring [kept, room, cols]: the inputs of step s lie in matrix s mod kept, kept ≥ min(window, steps).
+// launch: grid ceil(rows·ceil(cols/8)/256), block 256
+extern "C" __global__ void __launch_bounds__(THREADS)
+window_gate(const act* __restrict__ x, act* ring, const u32* lineage, const u32* before, act* __restrict__ mean,
+            u32 window, u32 kept, u32 steps, u32 room, u32 rows, u32 cols) {
+    u32 runs = (cols + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x, t = *before;
+    u32 row = index / runs, at = index % runs * 8;
+    if (row >= rows) return;
+    lineage += copy_of(t, steps, room) + row;
+    u32 terms = min(t + 1, window);
+    float sum[8] = {}, v[IN_FLIGHT][8], own[8];
+    for (u32 s = t + 1 - terms; s < t; s += IN_FLIGHT) {
+        auto from = [&](u32 b) {
+            u64 place = (u64)((s + b) % kept) * room + lineage[(u64)min(s + b, t) * room];
+            return s + b < t ? ring + place * cols : nullptr;
+        };
+        load_rows<IN_FLIGHT>(from, at, cols, v);
+#pragma unroll
+        for (u32 b = 0; b < IN_FLIGHT; b++)
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum[i] += v[b][i];
+    }
+    load8(x + (u64)row * cols, at, cols, own);
+    store8(ring + ((u64)(t % kept) * room + row) * cols, at, cols, own);
+    float inverse = 1.0f / (float)terms;
+#pragma unroll
+    for (int i = 0; i < 8; i++) sum[i] = (sum[i] + own[i]) * inverse;
+    store8(mean + (u64)row * cols, at, cols, sum);
+}
+
 // ---- attention of single rows ----------------------------------------------------------------------------------
 
 #define UNROLL 2u  // keys of a group in flight

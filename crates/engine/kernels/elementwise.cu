@@ -97,6 +97,24 @@ extern "C" __global__ void gather_float(const float* x, const u32* rows, float* 
     gather_run(x, rows, y, count, cols);
 }
 
+// y[i] = x[rows[i]] for i < *valid, 0 for the others; y [count, cols]
+extern "C" __global__ void take_rows(const act* x, const u32* rows, const u32* valid, act* y, u32 count, u32 cols) {
+    const Place p = place_of_thread();
+    if (p.row >= count || p.at >= cols) return;
+    float v[8] = {};
+    if (p.row < *valid) load8(x + (u64)rows[p.row] * cols, p.at, cols, v);
+    store8(y + (u64)p.row * cols, p.at, cols, v);
+}
+
+// y[rows[i]] += x[i] for i < *valid; no row is named twice. x [count, cols], whose width and rows the launch has.
+extern "C" __global__ void give_rows(const act* x, const u32* rows, const u32* valid, act* y, u32 count, u32 cols) {
+    const Place p = place_of_thread();
+    if (p.row >= min(count, *valid) || p.at >= cols) return;
+    float v[8];
+    load8(x + (u64)p.row * cols, p.at, cols, v);
+    put8(y + (u64)rows[p.row] * cols, p.at, cols, v, true);
+}
+
 // y [rows, width] = the columns from .. from + width of x [rows, cols]
 extern "C" __global__ void columns(const act* x, u32 from, u32 width, act* y, u32 rows, u32 cols) {
     const Place p = place_of_thread();

@@ -12,20 +12,20 @@
 #define FORWARD_LANES 4
 
 template <int ROWS>
-__device__ __forceinline__ void forward_tail(act* y, const float* bias, u32 kind, const Dropout& dropout, u32 rows,
-                                             int cols) {
+__device__ __forceinline__ void forward_tail(const act* z, const float* bias, u32 kind, const Dropout& dropout, act* y,
+                                             u32 rows, int cols) {
     const u32 run = blockIdx.x * FORWARD_RUNS + threadIdx.x % FORWARD_RUNS;
     const u32 first = blockIdx.y * 16 + threadIdx.x / FORWARD_RUNS, end = min(rows, blockIdx.y * 16 + 16);
     const int at = 8 * run;
     if (at >= cols) return;
-    float b[8];
-    load8(bias, at, cols, b);
+    float b[8] = {};
+    if (bias != nullptr) load8(bias, at, cols, b);
     for (u32 base = first; base < end; base += FORWARD_LANES * ROWS) {
         float v[ROWS][8];
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
             const u32 row = base + FORWARD_LANES * k;
-            if (row < end) load8(y + (u64)row * cols, at, cols, v[k]);
+            if (row < end) load8(z + (u64)row * cols, at, cols, v[k]);
         }
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
@@ -43,15 +43,16 @@ __device__ __forceinline__ void forward_tail(act* y, const float* bias, u32 kind
     }
 }
 
-// Y = dropout(act(Z + b)) in place; z_to_y [rows, cols], bias [cols]; kind: 0 identity, 1 ReLU, 2 tanh.
+// Y = dropout(act(Z + b)); z, y [rows, cols], which may be the same memory, bias [cols] (or null); kind: 0 identity,
+// 1 ReLU, 2 tanh.
 // launch: grid (ceil(cols / 512), ceil(rows / 16)), block (256), shared 0
 extern "C" __global__ void __launch_bounds__(256)
-    bias_act_forward(act* z_to_y, const float* bias, u32 kind, Dropout dropout, u32 rows, u32 cols) {
+    bias_act_forward(const act* z, const float* bias, u32 kind, Dropout dropout, act* y, u32 rows, u32 cols) {
     if ((cols & 7) == 0) {
         // `cols & ~7` is known to be a multiple of 8, so that load8 has no branch.
-        forward_tail<4>(z_to_y, bias, kind, dropout, rows, cols & ~7u);
+        forward_tail<4>(z, bias, kind, dropout, y, rows, cols & ~7u);
     } else {
-        forward_tail<1>(z_to_y, bias, kind, dropout, rows, cols);
+        forward_tail<1>(z, bias, kind, dropout, y, rows, cols);
     }
 }
 

@@ -1,5 +1,7 @@
 // The label-smoothed loss of logits l against targets y: with p = softmax(l), per row
 // (1−ε)·(−ln p_y) + (ε/V)·Σ_v (−ln p_v); its gradient by l is p − (1−ε)·1_y − ε/V.
+//
+// Rows of V logits have a pitch of V rounded up to 8, so that every row begins on 16 bytes; what lies between is garbage.
 
 #define LOG2_E 1.4426950408889634f
 #define LOWEST -3.0e38f          // finite: LOWEST − LOWEST is 0, where −∞ would give NaN
@@ -13,12 +15,13 @@ __device__ __forceinline__ float power(float x) {
 struct Softmax {
     float highest, sum, total;
 
-    __device__ __forceinline__ void take(float v[8], int at, int types) {
+    __device__ __forceinline__ void take(float v[8], int at, int types, int pitch) {
         float high = highest, added = 0.0f;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            total += v[i];
-            if ((types & 7) != 0 && at + i >= types) v[i] = LOWEST;
+            const bool inside = types == pitch || at + i < types;
+            total += inside ? v[i] : 0.0f;
+            v[i] = inside ? v[i] : LOWEST;
             high = fmaxf(high, v[i]);
         }
 #pragma unroll
@@ -36,32 +39,36 @@ struct Softmax {
     }
 };
 
-// `keep`: the row stays in shared memory for the gradient, else it is read again.
-__device__ __forceinline__ void row_loss(act* row, u32 target, float smoothing, float weight, float* log_prob,
-                                         float* losses, bool gradient_wanted, bool keep, int types) {
-    extern __shared__ __align__(16) unsigned char kept_bytes[];
+// The softmax of the block's row, which is also put into `kept`, if that is not null.
+__device__ __forceinline__ Softmax softmax_of_row(const act* row, act* kept, int types, int pitch) {
     __shared__ Softmax of_warp[32];
-    act* kept = (act*)kept_bytes;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = 8 * blockDim.x;
-    const float target_logit = as_float(row[target]);
-
     Softmax all = {LOWEST, 0.0f, 0.0f};
-    const int last = (types - 1) & ~7;
     float v[8], next[8];
-    load8(row, min(8 * (int)threadIdx.x, last), types, next);
-    for (int at = 8 * threadIdx.x; at < types; at += step) {
+    load8(row, min(8 * (int)threadIdx.x, pitch - 8), pitch, next);
+    for (int at = 8 * threadIdx.x; at < pitch; at += step) {
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] = next[i];
-        load8(row, min(at + step, last), types, next);  // under way while v is worked on
-        if (keep) store8(kept, at, types, v);
-        all.take(v, at, types);
+        load8(row, min(at + step, pitch - 8), pitch, next);  // under way while v is worked on
+        if (kept != nullptr) store8(kept, at, pitch, v);
+        all.take(v, at, types, pitch);
     }
     all.join();
+    __syncthreads();  // of_warp may still be read for the row before
     if (lane == 0) of_warp[warp] = all;
     __syncthreads();
     all = lane < blockDim.x / 32 ? of_warp[lane] : Softmax{LOWEST, 0.0f, 0.0f};
     all.join();
+    return all;
+}
 
+// `keep`: the row stays in shared memory for the gradient, else it is read again.
+__device__ __forceinline__ void row_loss(act* row, u32 target, float smoothing, float weight, float* log_prob,
+                                         float* losses, bool gradient_wanted, bool keep, int types, int pitch) {
+    extern __shared__ __align__(16) unsigned char kept_bytes[];
+    act* kept = (act*)kept_bytes;
+    const float target_logit = as_float(row[target]);
+    const Softmax all = softmax_of_row(row, keep ? kept : nullptr, types, pitch);
     if (threadIdx.x == 0) {
         const float log_sum = all.highest + logf(all.sum), nll = log_sum - target_logit;
         const float smooth = log_sum - all.total / types;
@@ -71,46 +78,90 @@ __device__ __forceinline__ void row_loss(act* row, u32 target, float smoothing, 
     }
     if (!gradient_wanted) return;
     const float factor = weight / all.sum, even = smoothing / types * weight, peak = (1.0f - smoothing) * weight;
-    for (int at = 8 * threadIdx.x; at < types; at += step) {
-        load8(keep ? kept : row, at, types, v);
+    for (int at = 8 * threadIdx.x; at < pitch; at += 8 * blockDim.x) {
+        float v[8];
+        load8(keep ? kept : row, at, pitch, v);
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] = fmaf(power(v[i] - all.highest), factor, -even);
         if (target - at < 8) {
 #pragma unroll
             for (int i = 0; i < 8; i++) v[i] -= target == at + i ? peak : 0.0f;
         }
-        store8(row, at, types, v);
+        store8(row, at, pitch, v);
     }
 }
 
 // For row = first_row + block: log_probs[row] = ln p_y, losses[row] = {smoothed loss, −ln p_y}, and, if wanted, logits
-// turn into (p − (1−ε)·1_y − ε/V)·*weight. logits [gridDim.x, types]; targets, log_probs [N], losses [N, 2]. Rows from
+// turn into (p − (1−ε)·1_y − ε/V)·*weight. logits [gridDim.x, pitch]; targets, log_probs [N], losses [N, 2]. Rows from
 // *valid_rows on get zeros.
-// launch: grid (rows), block (types ≤ 8192 ? 256 : 512), shared: types·sizeof(act) if gradient_wanted, types % 8 == 0
-// and that is at most 98304 (beyond 48 KB the function must be allowed to), else 0
+// launch: grid (rows), block (types ≤ 8192 ? 256 : 512), shared: pitch·sizeof(act) if gradient_wanted and that is at most
+// 98304 (beyond 48 KB the function must be allowed to), else 0
 extern "C" __global__ void __launch_bounds__(512)
     loss_rows(act* logits, const u32* targets, float smoothing, const float* weight, float* log_probs, float* losses,
               const u32* valid_rows, u32 first_row, u32 types, u32 gradient_wanted) {
     const u32 row = first_row + blockIdx.x;
-    act* own = logits + (u64)blockIdx.x * types;
+    const int pitch = (types + 7) & ~7u;  // known to be a multiple of 8, so that load8 has no branch
+    act* own = logits + (u64)blockIdx.x * pitch;
     log_probs += row;
     losses += 2 * (u64)row;
     if (row >= *valid_rows) {
         float zeros[8] = {};
-        const int end = gradient_wanted ? types : 0;
-        for (int at = 8 * threadIdx.x; at < end; at += 8 * blockDim.x) store8(own, at, types, zeros);
+        const int end = gradient_wanted ? pitch : 0;
+        for (int at = 8 * threadIdx.x; at < end; at += 8 * blockDim.x) store8(own, at, pitch, zeros);
         if (threadIdx.x == 0) *log_probs = losses[0] = losses[1] = 0.0f;
         return;
     }
-    const int wide = types & ~7u;  // known to be a multiple of 8, so that load8 has no branch
-    if (types != wide) {
-        row_loss(own, targets[row], smoothing, *weight, log_probs, losses, gradient_wanted, false, types);
-    } else if (gradient_wanted && types * sizeof(act) <= KEPT_BYTES) {
-        row_loss(own, targets[row], smoothing, *weight, log_probs, losses, true, true, wide);
+    const bool keep = gradient_wanted && pitch * sizeof(act) <= KEPT_BYTES;
+    auto loss = [&](bool keep, int types) {
+        row_loss(own, targets[row], smoothing, *weight, log_probs, losses, gradient_wanted, keep, types, pitch);
+    };
+    if (types == pitch) {
+        keep ? loss(true, pitch) : loss(false, pitch);
     } else {
-        row_loss(own, targets[row], smoothing, *weight, log_probs, losses, gradient_wanted, false, wide);
+        keep ? loss(true, types) : loss(false, types);
     }
 }
+
+// ---- adaptive softmax --------------------------------------------------------------------------------------------
+
+// What row i < *valid of a tail loses is row rows[i]'s loss, too: log_probs and losses of the tail, [count] and
+// [count, 2], are added to those of all rows. No row is named twice.
+// launch: grid (ceil(count / 256)), block (256), shared 0
+extern "C" __global__ void add_tail(const float* tail_log_probs, const float* tail_losses, const u32* rows,
+                                    const u32* valid, float* log_probs, float* losses, u32 count) {
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= min(count, *valid)) return;
+    const u32 row = rows[i];
+    const float2 own = ((const float2*)tail_losses)[i];
+    float2* all = (float2*)losses + row;
+    log_probs[row] += tail_log_probs[i];
+    *all = make_float2(all->x + own.x, all->y + own.y);
+}
+
+// ln p of the words of one band, `count` columns of y from `first` on; y [rows, types]. Band 0 (tail is null): the head's
+// first logits less ln Σ exp; another one: ln p_tail + ln p_head(class_of_tail). head and tail [rows, their pitch].
+// launch: grid (rows), block (512), shared 0
+extern "C" __global__ void __launch_bounds__(512)
+    band_log_probs(const act* head, u32 head_types, u32 class_of_tail, const act* tail, act* y, u32 first, u32 count,
+                   u32 types) {
+    const u32 row = blockIdx.x;
+    const int head_pitch = (head_types + 7) & ~7u, tail_pitch = (count + 7) & ~7u;
+    head += (u64)row * head_pitch;
+    Softmax sums = softmax_of_row(head, nullptr, head_types, head_pitch);
+    const act* from = head;
+    float offset = -(sums.highest + logf(sums.sum));
+    if (tail != nullptr) {
+        from = tail + (u64)row * tail_pitch;
+        offset += as_float(head[class_of_tail]);
+        sums = softmax_of_row(from, nullptr, count, tail_pitch);
+        offset -= sums.highest + logf(sums.sum);
+    }
+    y += (u64)row * types + first;  // at any address
+#pragma unroll 8
+    for (u32 c = threadIdx.x; c < count; c += blockDim.x) y[c] = as_act(as_float(from[c]) + offset);
+}
+
+// ---- sums --------------------------------------------------------------------------------------------------------
 
 #define SUM_THREADS 512
 

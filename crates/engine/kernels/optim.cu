@@ -42,6 +42,31 @@ extern "C" __global__ void adam(float* p, act* shadow, const float* g, float* m,
     if (shadow != nullptr) store8(shadow + at, 0, length, weight);
 }
 
+// Nesterov's accelerated gradient: g' = *clip·g; p −= live[1]·p; p += live[0]·(μ²u − (1+μ)g'); u = μu − g', where live[0]
+// is the rate and live[1] is rate·decay; shadow = p (if not null).
+// launch: grid (ceil(n / 2048)), block (256), shared 0
+extern "C" __global__ void nag(float* p, act* shadow, const float* g, float* u, float momentum, const float* live,
+                               const float* clip, const u32* failed, u64 n) {
+    const u64 at = first_of_run();
+    if (at >= n || *failed != 0) return;
+    const int length = run_length(at, n);
+    const float rate = live[0], decay = live[1], factor = *clip;
+    float weight[8], gradient[8], velocity[8];
+    load8(p + at, 0, length, weight);
+    load8(g + at, 0, length, gradient);
+    load8(u + at, 0, length, velocity);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const float d = gradient[i] * factor;
+        const float step = fmaf(momentum * momentum, velocity[i], -(1.0f + momentum) * d);
+        weight[i] = fmaf(rate, step, fmaf(decay, -weight[i], weight[i]));
+        velocity[i] = fmaf(momentum, velocity[i], -d);
+    }
+    store8(p + at, 0, length, weight);
+    store8(u + at, 0, length, velocity);
+    if (shadow != nullptr) store8(shadow + at, 0, length, weight);
+}
+
 // p −= rate·g; shadow = p (if not null)
 // launch: grid (ceil(n / 2048)), block (256), shared 0
 extern "C" __global__ void sgd(float* p, act* shadow, const float* g, const float* rate, const u32* failed, u64 n) {

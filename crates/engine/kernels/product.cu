@@ -3,10 +3,11 @@
 #define TILE 16
 
 // C [m, n] (+)= A·B, with A(i, t) = a[i·a_row + t·a_step] and B(t, j) = b[t·b_row + j·b_step]; then the bias of each
-// column (may be null) and, if asked for, max(0, ·).
+// column (may be null) and, if asked for, max(0, ·). C has rows of c_row values.
 template <typename Out>
 __device__ __forceinline__ void tile_product(const act* a, u32 a_row, u32 a_step, const act* b, u32 b_row, u32 b_step,
-                                             Out* c, u32 add, const act* bias, u32 relu, u32 m, u32 n, u32 k) {
+                                             Out* c, u32 c_row, u32 add, const act* bias, u32 relu, u32 m, u32 n,
+                                             u32 k) {
     __shared__ float left[TILE][TILE + 1], right[TILE][TILE + 1];
     const u32 x = threadIdx.x % TILE, y = threadIdx.x / TILE;
     const u32 i = blockIdx.y * TILE + y, j = blockIdx.x * TILE + x;
@@ -20,7 +21,7 @@ __device__ __forceinline__ void tile_product(const act* a, u32 a_row, u32 a_step
         __syncthreads();
     }
     if (i >= m || j >= n) return;
-    Out* out = c + (u64)i * n + j;
+    Out* out = c + (u64)i * c_row + j;
     if (add) total += as_float(*out);
     if (bias != nullptr) total += as_float(bias[j]);
     if (relu) total = fmaxf(total, 0.0f);
@@ -33,11 +34,12 @@ __device__ __forceinline__ void tile_product(const act* a, u32 a_row, u32 a_step
 
 // launch of both: grid (ceil(n/16), ceil(m/16)), block 256
 extern "C" __global__ void product_act(const act* a, u32 a_row, u32 a_step, const act* b, u32 b_row, u32 b_step, act* c,
-                                       u32 add, const act* bias, u32 relu, u32 m, u32 n, u32 k) {
-    tile_product(a, a_row, a_step, b, b_row, b_step, c, add, bias, relu, m, n, k);
+                                       u32 c_row, u32 add, const act* bias, u32 relu, u32 m, u32 n, u32 k) {
+    tile_product(a, a_row, a_step, b, b_row, b_step, c, c_row, add, bias, relu, m, n, k);
 }
 
 extern "C" __global__ void product_float(const act* a, u32 a_row, u32 a_step, const act* b, u32 b_row, u32 b_step,
-                                         float* c, u32 add, const act* bias, u32 relu, u32 m, u32 n, u32 k) {
-    tile_product(a, a_row, a_step, b, b_row, b_step, c, add, bias, relu, m, n, k);
+                                         float* c, u32 c_row, u32 add, const act* bias, u32 relu, u32 m, u32 n,
+                                         u32 k) {
+    tile_product(a, a_row, a_step, b, b_row, b_step, c, c_row, add, bias, relu, m, n, k);
 }

@@ -13,8 +13,11 @@ use mae_model::config::{Mixture, System};
 use mae_model::lm::LmBatch;
 use mae_model::{ExpertMode, LanguageModel, LmConfig, groups};
 
-/// Without a norm at the end features are large, and log-probabilities down to −50: five times the usual tolerance.
-const LARGE: f64 = 5.0;
+/// Without a norm at the end features are large, and log-probabilities down to −90: five times the usual tolerance, and
+/// more in bfloat16, where each such number is rounded by up to a quarter.
+fn large() -> f64 {
+    if place().value > 1e-2 { 30.0 } else { 5.0 }
+}
 
 fn config_of(golden: &Golden) -> LmConfig {
     let gated = golden.number("gated");
@@ -107,7 +110,7 @@ fn check_log_probs_and_steps(name: &str) {
     let model = model_of(&golden);
     let (batch, gated) = (batch_of(&golden, &model), config_of(&golden).mixture.system.is_gated());
     let (got, want) = (log_probs(&model, &batch), golden.get("eval.logprobs"));
-    assert_close(&format!("{name}: eval.logprobs"), &got, want, LARGE * place().value);
+    assert_close(&format!("{name}: eval.logprobs"), &got, want, large() * place().value);
     // Those of the targets, which an evaluation reads.
     let mut tape = Tape::evaluation(model.params());
     let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
@@ -115,7 +118,7 @@ fn check_log_probs_and_steps(name: &str) {
     let targets = golden.ids("tgt.ids").into_iter().enumerate();
     let want: Vec<f64> =
         targets.map(|(row, id)| want[row * golden.number::<usize>("vocab") + id as usize]).collect();
-    assert_close(&format!("{name}: ln p of targets"), &given, &want, LARGE * place().value);
+    assert_close(&format!("{name}: ln p of targets"), &given, &want, large() * place().value);
 
     let steps: &[(&str, ExpertMode, GroupSet)] = &[
         ("g", ExpertMode::Mix, groups::gates()),
@@ -128,7 +131,7 @@ fn check_log_probs_and_steps(name: &str) {
         let got = step(&mut model, &mut gradients, &batch, mode, *free);
         let want = golden.get(&format!("{kind}.nll"))[0];
         assert!(
-            (got - want).abs() < LARGE * place().loss,
+            (got - want).abs() < large() * place().loss,
             "{name}: {kind}.nll is {got}, the oracle says {want}"
         );
         let params = model.params();
@@ -158,7 +161,10 @@ fn check_updates(name: &str) {
     let close = |what: &str, update: usize, got: f64| {
         let want = golden.get(what)[update];
         let off = (got - want).abs();
-        assert!(off < LARGE * place().mean_loss, "{name}: {what}[{update}] is {got}, the oracle says {want}");
+        assert!(
+            off < large() * place().mean_loss,
+            "{name}: {what}[{update}] is {got}, the oracle says {want}"
+        );
     };
     for (update, rate) in golden.metadata["rates"].split(',').enumerate() {
         if gated {
@@ -180,7 +186,7 @@ fn check_updates(name: &str) {
         &format!("{name}: log-probabilities after the updates"),
         &got,
         golden.get("train.end.eval.logprobs"),
-        place().trained,
+        large() / 5.0 * place().trained,
     );
 }
 

@@ -171,11 +171,7 @@ impl Block {
 
     /// Sets all bytes to 0, in stream order.
     pub(crate) fn clear(&self) {
-        if self.gpu.ready() && self.bytes > 0 {
-            // SAFETY: the block is alive and this long.
-            let set = unsafe { result::memset_d8_async(self.address, 0, self.bytes, self.gpu.stream()) };
-            self.gpu.note(set);
-        }
+        self.gpu.clear(self.ptr(), self.bytes);
     }
 
     /// Copies plain values to the device from byte `at` on, in stream order; `values` may be changed at once.
@@ -272,7 +268,8 @@ struct Slot {
     copied: Event,
 }
 
-const SLOTS: usize = 16;
+/// A batch of a language model takes some twenty.
+const SLOTS: usize = 64;
 const SMALLEST_SLOT: usize = 1 << 16;
 
 impl Staging {

@@ -74,9 +74,9 @@ pub(crate) enum Live {
     Step,
     /// The factor of the loss' gradient, f32.
     LossWeight,
-    /// Adam's step size, then its decay, f32.
-    AdamSize,
-    AdamDecay,
+    /// The step size of Adam or NAG, then its decay, f32.
+    StepSize,
+    StepDecay,
     /// The rate of plain gradient descent, f32.
     SgdRate,
     /// Always 0, u32: "nothing has failed".
@@ -285,6 +285,14 @@ impl Gpu {
         if self.ready() {
             // SAFETY: callers give the address of a word in a living block.
             self.note(unsafe { sys::cuMemsetD32Async(at.0, bits, 1, self.stream) }.result());
+        }
+    }
+
+    /// Sets `bytes` bytes to 0, in stream order.
+    pub(crate) fn clear(&self, at: Ptr, bytes: usize) {
+        if self.ready() && bytes > 0 {
+            // SAFETY: callers give a range of a living block.
+            self.note(unsafe { result::memset_d8_async(at.0, 0, bytes, self.stream) });
         }
     }
 

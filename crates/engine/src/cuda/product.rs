@@ -16,7 +16,7 @@ use super::launch::Shape;
 use super::memory::{Dtype, Ptr};
 use crate::{Error, Result};
 
-/// A factor: a stored matrix `[rows, cols]`, read as it is or transposed.
+/// A factor: a stored matrix whose rows are `cols` values apart, read as it is or transposed.
 #[derive(Clone, Copy)]
 pub(crate) struct Factor {
     pub(crate) ptr: Ptr,
@@ -51,6 +51,8 @@ pub(crate) struct Product {
     pub(crate) a: Factor,
     pub(crate) b: Factor,
     pub(crate) c: Ptr,
+    /// From one row of C to the next; n, or more.
+    pub(crate) c_cols: usize,
     pub(crate) out: Dtype,
     pub(crate) add: bool,
     pub(crate) epilogue: Epilogue,
@@ -61,6 +63,8 @@ pub(crate) struct Product {
 struct Key {
     size: [usize; 3],
     transposed: [bool; 2],
+    /// Stored values per row of A, B and C.
+    cols: [usize; 3],
     input: Dtype,
     out: Dtype,
     epilogue: Epilogue,
@@ -104,7 +108,9 @@ impl Gpu {
         }
         let [m, n, k] = product.size;
         let name = || format!("product [{m}, {k}]·[{k}, {n}] {:?}", product.out);
-        match self.timed(name, || self.try_product(product)) {
+        // A sum without terms is none of the library's.
+        let run = || if k == 0 { Ok(false) } else { self.try_product(product) };
+        match self.timed(name, run) {
             Ok(true) => {}
             Ok(false) => self.plain_product(product),
             Err(error) => {
@@ -122,6 +128,7 @@ impl Gpu {
         Key {
             size: p.size,
             transposed: [p.a.transposed, p.b.transposed],
+            cols: [p.a.cols, p.b.cols, p.c_cols],
             input: self.act(),
             out: p.out,
             epilogue: p.epilogue,
@@ -188,6 +195,7 @@ impl Gpu {
                 &b_row,
                 &b_step,
                 &p.c,
+                &(p.c_cols as u32),
                 &u32::from(p.add),
                 &bias,
                 &u32::from(p.epilogue == Epilogue::BiasRelu),
@@ -256,16 +264,17 @@ fn try_plan(
             attribute(description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias.0)?;
         }
     }
-    let stored = |dtype: Dtype, rows: usize, cols: usize| {
-        result::create_matrix_layout(kind(dtype), cols as u64, rows as u64, cols as i64)
+    let stored = |dtype: Dtype, [rows, cols]: [usize; 2], pitch: usize| {
+        result::create_matrix_layout(kind(dtype), cols as u64, rows as u64, pitch as i64)
     };
     let shape =
         |transposed: bool, rows: usize, cols: usize| if transposed { [cols, rows] } else { [rows, cols] };
-    let [b_rows, b_cols] = shape(key.transposed[1], k, n);
-    let [a_rows, a_cols] = shape(key.transposed[0], m, k);
-    debug_assert!(a_cols == p.a.cols && b_cols == p.b.cols, "factors have the sizes that the product names");
+    let b = shape(key.transposed[1], k, n);
+    let a = shape(key.transposed[0], m, k);
+    let [a_cols, b_cols, c_cols] = key.cols;
+    debug_assert!(a[1] <= a_cols && b[1] <= b_cols && n <= c_cols, "rows are as long as the product names");
     let layouts =
-        [stored(key.input, b_rows, b_cols)?, stored(key.input, a_rows, a_cols)?, stored(key.out, m, n)?];
+        [stored(key.input, b, b_cols)?, stored(key.input, a, a_cols)?, stored(key.out, [m, n], c_cols)?];
     let preference = result::create_matmul_pref()?;
     use sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES as LIMIT;
     // SAFETY: the attribute is a 64-bit number; all objects are alive.

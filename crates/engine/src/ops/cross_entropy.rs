@@ -71,6 +71,25 @@ impl LossSums {
         Self { sums: Sums::PerRow(losses), log_probs }
     }
 
+    /// Adds what row i of `tail` loses to row `rows[i]`; no row is named twice.
+    pub(crate) fn add_tail(&mut self, tail: &Self, rows: &Ids) {
+        match (&mut self.sums, &tail.sums) {
+            (Sums::PerRow(all), Sums::PerRow(own)) => {
+                gpu::add_tail(all.gpu(), [&*all, &self.log_probs], [own, &tail.log_probs], rows);
+            }
+            (Sums::Host(all), Sums::Host(own)) => {
+                all.iter_mut().zip(own).for_each(|(all, own)| *all += own);
+                let mut log_probs = self.log_probs.to_host();
+                for (&row, own) in rows.values().iter().zip(tail.log_probs.values()) {
+                    log_probs[row as usize] += own;
+                }
+                let shape = [self.log_probs.rows(), 1];
+                self.log_probs = Tensor::from_host(&crate::Device::cpu(), shape, &log_probs);
+            }
+            _ => unreachable!("both are losses of one device"),
+        }
+    }
+
     /// The losses of a GPU, not summed yet.
     pub(crate) fn per_row(&self) -> Option<&Tensor> {
         match &self.sums {

@@ -2,6 +2,7 @@
 //! alone.
 
 use crate::cpu::gemm::{Into, Mat, Precision, gemm};
+use crate::cuda::ops::project as gpu_ops;
 use crate::ops::drop_out;
 use crate::ops::linear::into;
 use crate::{ParamId, Tape, Var};
@@ -23,7 +24,7 @@ impl Orientation {
 }
 
 impl Tape<'_> {
-    /// `dropout(X·Wᵀ)` or `dropout(X·W)`: X `[N, I]` to `[N, O]`. CPU only.
+    /// `dropout(X·Wᵀ)` or `dropout(X·W)`: X `[N, I]` to `[N, O]`.
     pub(crate) fn project(&mut self, x: &Var, weight: ParamId, way: Orientation, dropout: f32) -> Var {
         let block = self.params.block(weight);
         let (rows, weight_cols) = (x.rows(), block.cols);
@@ -33,6 +34,9 @@ impl Tape<'_> {
         };
         assert_eq!(x.cols(), inner, "project: the input has {} columns, the weight takes {inner}", x.cols());
         let dropout = self.next_dropout(dropout);
+        if let Some(gpu) = self.gpu() {
+            return gpu_ops::project(self, &gpu, x, weight, way, dropout);
+        }
         let mut y = self.device().scratch(rows * cols);
         let w = Mat::new(self.params.values(weight), weight_cols);
         let x_mat = Mat::new(x.values(), inner);
@@ -60,11 +64,14 @@ impl Tape<'_> {
         y
     }
 
-    /// `dropout(X)`. CPU only.
+    /// `dropout(X)`.
     pub(crate) fn dropout(&mut self, x: &Var, p: f32) -> Var {
         let dropout = self.next_dropout(p);
-        if dropout.is_none() {
+        let Some(own) = dropout else {
             return x.clone();
+        };
+        if let Some(gpu) = self.gpu() {
+            return gpu_ops::dropout(self, &gpu, x, own);
         }
         let cols = x.cols();
         let mut y = self.device().scratch(x.values().len());

@@ -2,9 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::{CHUNK, Place, StepNumbers};
+use super::{CHUNK, Place, StepNumbers, gpu_group, gpu_ops};
 use crate::cpu::vectorised;
-use crate::cuda::ops::adaptive::not_built;
 use crate::device::Buffer;
 use crate::params::{Gradients, GroupId, Params};
 
@@ -61,16 +60,18 @@ impl Nag {
         rate: f32,
         numbers: &StepNumbers,
     ) {
+        let (momentum, decay) = (self.momentum, rate * self.weight_decay);
         let clip = match &numbers.0 {
-            Place::Gpu(_) => {
+            Place::Gpu(_) if params.group_len(velocity.group) == 0 => return,
+            Place::Gpu(numbers) => {
                 let gpu =
                     params.device().gpu().expect("the step's numbers are on a GPU, and so is the model");
-                return not_built(gpu, "NAG steps");
+                let group = gpu_group(params, gradients, velocity.group);
+                return gpu_ops::nag(gpu, momentum, &group, velocity.values.ptr(), [rate, decay], numbers);
             }
             Place::Host(numbers) if numbers.failed => return,
             Place::Host(numbers) => numbers.clip,
         };
-        let (momentum, decay) = (self.momentum, rate * self.weight_decay);
         let gradient = gradients.group(velocity.group);
         params
             .group_mut(velocity.group)

@@ -107,7 +107,9 @@ impl MixtureAttention {
         let gated = self.mixing.as_ref().filter(|mixing| mixing.gate.is_some());
         let inputs = if gated.is_some() && !over_source { room.steps } else { Room { rows: 0, steps: 0 } };
         let read = match gated.map(|mixing| mixing.input) {
-            Some(GateInput::Running(Some(window))) => Read::Window(InputWindow::new(device, window)),
+            Some(GateInput::Running(Some(window))) => {
+                Read::Window(InputWindow::new(device, window, inputs, width))
+            }
             _ => Read::Sum(RunningSum::new(device, inputs, width)),
         };
         AttentionState(Some(Remembered {

@@ -1,5 +1,7 @@
-//! The label-smoothed loss: product, one kernel over each row of logits, two products back.
+//! The label-smoothed loss: product, one kernel over each row of logits, two products back. Rows of logits are
+//! [`pitch`] values apart.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cuda::compile::Unit;
@@ -7,8 +9,10 @@ use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::cuda::product::{Epilogue, Factor, Product};
 use crate::cuda::{Gpu, Live};
+use crate::device::Buffer;
+use crate::ops::adaptive::{AdaptiveSoftmax, Bands};
 use crate::ops::cross_entropy::{CrossEntropy, LossSums};
-use crate::{ParamId, Tape, Tensor, Var};
+use crate::{Ids, ParamId, Tape, Tensor, Var};
 
 /// Logits held at a time.
 const MAX_LOGITS: usize = 1 << 30;
@@ -20,41 +24,85 @@ fn unit() -> Unit {
     Unit::plain("loss")
 }
 
+/// From one row of logits to the next: each begins on 16 bytes, which products and kernels need to be fast.
+fn pitch(types: usize) -> usize {
+    types.next_multiple_of(8)
+}
+
+/// Vocabularies from this size on have a product of their own for what is left over of a multiple of 8.
+const LARGE: usize = 1024;
+
+/// E, `[types, width]`, as products read it.
+#[derive(Clone, Copy)]
+struct Vocabulary {
+    weights: Ptr,
+    types: usize,
+    width: usize,
+}
+
+impl Vocabulary {
+    fn of(tape: &Tape<'_>, id: ParamId) -> Self {
+        let block = tape.params.block(id);
+        Self { weights: tape.params.weights(id), types: block.rows, width: block.cols }
+    }
+
+    /// The types of each product. cuBLASLt is slow where a dimension along which it reads or writes is no multiple of
+    /// 16 bytes: a large vocabulary leaves its last few types to another product.
+    fn parts(self) -> Vec<Range<usize>> {
+        let even = self.types / 8 * 8;
+        match self.types < LARGE || even == self.types {
+            true => vec![0..self.types],
+            false => vec![0..even, even..self.types],
+        }
+    }
+
+    fn rows(self, gpu: &Gpu, part: &Range<usize>) -> Factor {
+        Factor::new(self.weights.plus(part.start * self.width * gpu.act().size()), self.width)
+    }
+
+    /// `x·Eᵀ` for `count` rows x, to rows that are `c_cols` values apart.
+    fn logits(self, gpu: &Gpu, x: Factor, count: usize, logits: Ptr, c_cols: usize) {
+        for part in self.parts() {
+            gpu.product(&Product {
+                size: [count, part.len(), self.width],
+                a: x,
+                b: self.rows(gpu, &part).t(),
+                c: logits.plus(part.start * gpu.act().size()),
+                c_cols,
+                out: gpu.act(),
+                add: false,
+                epilogue: Epilogue::Nothing,
+                bias: Ptr::NULL,
+            });
+        }
+    }
+}
+
 pub(crate) fn cross_entropy(
     tape: &mut Tape<'_>,
     gpu: &Arc<Gpu>,
     x: &Var,
     loss: CrossEntropy<'_>,
 ) -> LossSums {
-    let (rows, width) = (x.rows(), x.cols());
-    let types = tape.params.block(loss.vocabulary).rows;
+    let vocabulary = Vocabulary::of(tape, loss.vocabulary);
+    let (rows, Vocabulary { types, width, .. }) = (x.rows(), vocabulary);
+    let (pitch, size_of) = (pitch(types), gpu.act().size());
     let free = tape.is_free(loss.vocabulary);
     let device = tape.device().clone();
     let dx = x.tracked().then(|| device.scratch(rows * width));
     let log_probs = device.scratch_floats(rows);
     let losses = device.scratch_floats(2 * rows);
     gpu.set_live(Live::LossWeight, loss.weight.to_bits());
-    let runs = (rows * types).div_ceil(MAX_LOGITS).max(1);
+    let runs = (rows * pitch).div_ceil(MAX_LOGITS).max(1);
     let per_run = rows.div_ceil(runs).max(1);
-    let vocabulary = Factor::new(tape.params.weights(loss.vocabulary), width);
     for first in (0..rows).step_by(per_run) {
         let n = per_run.min(rows - first);
-        let features = Factor::new(x.ptr().plus(first * width * gpu.act().size()), width);
-        let logits = device.scratch(n * types);
-        let product = Product {
-            size: [n, types, width],
-            a: features,
-            b: vocabulary.t(),
-            c: logits.ptr(),
-            out: gpu.act(),
-            add: false,
-            epilogue: Epilogue::Nothing,
-            bias: Ptr::NULL,
-        };
-        gpu.product(&product);
+        let features = Factor::new(x.ptr().plus(first * width * size_of), width);
+        let logits = device.scratch(n * pitch);
+        vocabulary.logits(gpu, features, n, logits.ptr(), pitch);
         let gradient_wanted = free || dx.is_some();
-        let row_bytes = types * gpu.act().size();
-        let keeps = gradient_wanted && types.is_multiple_of(8) && row_bytes <= SHARED_LIMIT;
+        let row_bytes = pitch * size_of;
+        let keeps = gradient_wanted && row_bytes <= SHARED_LIMIT;
         let shape = Shape::of(n, if types <= 8192 { 256 } else { 512 });
         gpu.launch(
             &unit(),
@@ -73,15 +121,41 @@ pub(crate) fn cross_entropy(
                 &u32::from(gradient_wanted),
             ],
         );
-        let d_logits = Factor::new(logits.ptr(), types);
-        if free {
-            let (c, add) = tape.gradients().slot_ptr(loss.vocabulary);
-            let size = [types, width, n];
-            gpu.product(&Product { size, a: d_logits.t(), b: features, c, out: Dtype::F32, add, ..product });
+        let d_vocabulary = free.then(|| tape.gradients().slot_ptr(loss.vocabulary));
+        for part in vocabulary.parts() {
+            let d_logits = Factor::new(logits.ptr().plus(part.start * size_of), pitch);
+            if let Some((target, held)) = d_vocabulary {
+                gpu.product(&Product {
+                    size: [part.len(), width, n],
+                    a: d_logits.t(),
+                    b: features,
+                    c: target.plus(part.start * width * Dtype::F32.size()),
+                    c_cols: width,
+                    out: Dtype::F32,
+                    add: held,
+                    epilogue: Epilogue::Nothing,
+                    bias: Ptr::NULL,
+                });
+            }
+            if let Some(dx) = &dx {
+                gpu.product(&Product {
+                    size: [n, width, part.len()],
+                    a: d_logits,
+                    b: vocabulary.rows(gpu, &part),
+                    c: dx.ptr().plus(first * width * size_of),
+                    c_cols: width,
+                    out: gpu.act(),
+                    add: part.start > 0,
+                    epilogue: Epilogue::Nothing,
+                    bias: Ptr::NULL,
+                });
+            }
         }
-        if let Some(dx) = &dx {
-            let c = dx.ptr().plus(first * width * gpu.act().size());
-            gpu.product(&Product { size: [n, width, types], a: d_logits, b: vocabulary, c, ..product });
+    }
+    if rows == 0 && free {
+        let (gradient, held) = tape.gradients().slot_ptr(loss.vocabulary);
+        if !held {
+            gpu.clear(gradient, types * width * Dtype::F32.size());
         }
     }
     if let Some(dx) = dx {
@@ -96,6 +170,25 @@ pub(crate) fn sum_losses(gpu: &Arc<Gpu>, losses: &Tensor, into: Ptr, add: bool) 
     gpu.launch(&unit(), "loss_sum", Shape::of(1, 512), &[&losses.ptr(), &rows, &into, &u32::from(add)]);
 }
 
+/// Adds what row i of `tail` loses, for as many as `rows` really has, to row `rows[i]` of `all`; losses `[., 2]`, then
+/// log-probabilities `[., 1]`.
+pub(crate) fn add_tail(gpu: &Arc<Gpu>, all: [&Tensor; 2], tail: [&Tensor; 2], rows: &Ids) {
+    gpu.launch(
+        &unit(),
+        "add_tail",
+        Shape::of(rows.len().div_ceil(256), 256),
+        &[
+            &tail[1].ptr(),
+            &tail[0].ptr(),
+            &rows.ptr(),
+            &rows.valid(),
+            &all[1].ptr(),
+            &all[0].ptr(),
+            &(rows.len() as u32),
+        ],
+    );
+}
+
 /// The sums of per-row losses on the host, waiting for the device.
 pub(crate) fn read_sums(gpu: &Arc<Gpu>, losses: &Tensor) -> [f64; 2] {
     let block = Block::new(gpu, 16);
@@ -105,19 +198,54 @@ pub(crate) fn read_sums(gpu: &Arc<Gpu>, losses: &Tensor) -> [f64; 2] {
     sums
 }
 
-/// `x·Eᵀ`.
+/// `x·Eᵀ`, without room between rows.
 pub(crate) fn logits(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, vocabulary: ParamId) -> Tensor {
-    let (rows, width, types) = (x.rows(), x.cols(), tape.params.block(vocabulary).rows);
-    let logits = tape.device().scratch(rows * types);
-    gpu.product(&Product {
-        size: [rows, types, width],
-        a: Factor::new(x.ptr(), width),
-        b: Factor::new(tape.params.weights(vocabulary), width).t(),
-        c: logits.ptr(),
-        out: gpu.act(),
-        add: false,
-        epilogue: Epilogue::Nothing,
-        bias: Ptr::NULL,
-    });
-    Tensor::new([rows, types], logits)
+    let types = tape.params.block(vocabulary).rows;
+    Tensor::new([x.rows(), types], all_logits(tape, gpu, x, vocabulary, types))
+}
+
+fn all_logits(tape: &Tape<'_>, gpu: &Gpu, x: &Var, vocabulary: ParamId, c_cols: usize) -> Buffer {
+    let logits = tape.device().scratch(x.rows() * c_cols);
+    let features = Factor::new(x.ptr(), x.cols());
+    Vocabulary::of(tape, vocabulary).logits(gpu, features, x.rows(), logits.ptr(), c_cols);
+    logits
+}
+
+/// ln p of all words under an adaptive softmax.
+pub(crate) fn adaptive_log_probs(
+    tape: &mut Tape<'_>,
+    gpu: &Arc<Gpu>,
+    x: &Var,
+    softmax: &AdaptiveSoftmax<'_>,
+    bands: &Bands,
+) -> Tensor {
+    let (rows, types, words) = (x.rows(), bands.types(), bands.range(0).len());
+    let x = x.detach();
+    let y = tape.device().scratch(rows * types);
+    let head_types = tape.params.block(softmax.head).rows;
+    let head = all_logits(tape, gpu, &x, softmax.head, pitch(head_types));
+    for band in 0..bands.count() {
+        let tail = band.checked_sub(1).map(|index| {
+            let tail = &softmax.tails[index];
+            let own = tape.project(&x, tail.projection, tail.orientation, 0.0);
+            all_logits(tape, gpu, &own, tail.vocabulary, pitch(bands.range(band).len()))
+        });
+        let range = bands.range(band);
+        gpu.launch(
+            &unit(),
+            "band_log_probs",
+            Shape::of(rows, 512),
+            &[
+                &head.ptr(),
+                &(head_types as u32),
+                &((words + band).saturating_sub(1) as u32),
+                &tail.as_ref().map_or(Ptr::NULL, Buffer::ptr),
+                &y.ptr(),
+                &(range.start as u32),
+                &(range.len() as u32),
+                &(types as u32),
+            ],
+        );
+    }
+    Tensor::new([rows, types], y)
 }

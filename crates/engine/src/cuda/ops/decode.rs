@@ -47,6 +47,37 @@ pub(crate) fn advance(lineage: &GpuLineage, rows: usize) {
     );
 }
 
+/// The mean of the last inputs of each hypothesis; `kept` steps have room in the ring.
+pub(crate) fn window_step(
+    tape: &mut Tape<'_>,
+    x: &Var,
+    ring: &Buffer,
+    [window, kept]: [usize; 2],
+    lineage: &Lineage,
+) -> Tensor {
+    let (rows, cols, lineage) = (x.rows(), x.cols(), lineage.on_gpu());
+    let mean = tape.device().scratch(rows * cols);
+    lineage.table.gpu().launch(
+        &unit(),
+        "window_gate",
+        runs(rows, cols),
+        &[
+            &x.ptr(),
+            &ring.ptr(),
+            &lineage.table.ptr(),
+            &lineage.before.ptr(),
+            &mean.ptr(),
+            &(window as u32),
+            &(kept as u32),
+            &(lineage.room.steps as u32),
+            &(lineage.room.rows as u32),
+            &(rows as u32),
+            &(cols as u32),
+        ],
+    );
+    Tensor::new([rows, cols], mean)
+}
+
 pub(crate) fn attention_cached(
     tape: &mut Tape<'_>,
     qkv: &Var,

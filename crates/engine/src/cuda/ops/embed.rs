@@ -6,10 +6,12 @@ use crate::cuda::compile::Unit;
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::Ptr;
 use crate::cuda::{Gpu, Live};
+use crate::device::Buffer;
 use crate::ops::decode::Lineage;
 use crate::ops::embed::Embedding;
 use crate::rng::Dropout;
-use crate::{Ids, Segments, Tape, Var};
+use crate::tape::Backward;
+use crate::{Ids, ParamId, Segments, Tape, Var};
 
 pub(crate) fn embed(
     tape: &mut Tape<'_>,
@@ -21,7 +23,7 @@ pub(crate) fn embed(
     dropout: Option<Dropout>,
 ) -> Var {
     let table = tape.params.block(e.table);
-    let (cols, types, rows) = (table.cols, table.rows, ids.len());
+    let (cols, rows) = (table.cols, ids.len());
     let y = tape.device().scratch(rows * cols);
     let offset = after.map_or(gpu.live(Live::Zero), |lineage| lineage.on_gpu().before.ptr());
     gpu.launch(
@@ -44,28 +46,43 @@ pub(crate) fn embed(
     let y = tape.output([rows, cols], y, tracked);
     let (ids, segments, table, scale) = (ids.clone(), segments.clone(), e.table, e.scale);
     super::linear::record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
-        let (target, held) = backward.param_target(table);
-        if target == Ptr::NULL {
-            return;
-        }
-        // A power of two, so that a block finds its ids by their low bits.
-        let blocks = types.div_ceil(128).next_power_of_two().max(64);
-        gpu.launch(
-            &Unit::plain("embed"),
-            "embed_backward",
-            Shape::grid([blocks, cols.div_ceil(256)], 512),
-            &[
-                &ids.ptr(),
-                &dy.ptr(),
-                &segments.argument(),
-                &gpu.dropout_argument(dropout),
-                &scale,
-                &target,
-                &held,
-                &(cols as u32),
-                &(types as u32),
-            ],
-        );
+        scatter(gpu, backward, table, (&ids, segments.valid_rows()), &dy, dropout, scale);
     });
     y
+}
+
+/// `dE[id] += scale·dropout·dy`, for so many rows as device memory says.
+pub(super) fn scatter(
+    gpu: &Gpu,
+    backward: &mut Backward<'_>,
+    table: ParamId,
+    (ids, rows): (&Ids, Ptr),
+    dy: &Buffer,
+    dropout: Option<Dropout>,
+    scale: f32,
+) {
+    let block = backward.params.block(table);
+    let (cols, types) = (block.cols, block.rows);
+    let (target, held) = backward.param_target(table);
+    if target == Ptr::NULL {
+        return;
+    }
+    // A power of two, so that a block finds its ids by their low bits.
+    let blocks = types.div_ceil(128).next_power_of_two().max(64);
+    gpu.launch(
+        &Unit::plain("embed"),
+        "embed_backward",
+        Shape::grid([blocks, cols.div_ceil(256)], 512),
+        &[
+            &ids.ptr(),
+            &dy.ptr(),
+            &rows,
+            &gpu.dropout_argument(dropout),
+            &scale,
+            &target,
+            &held,
+            &(cols as u32),
+            &(types as u32),
+        ],
+    );
 }

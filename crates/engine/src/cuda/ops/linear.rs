@@ -35,6 +35,7 @@ pub(crate) fn linear(
         a: Factor::new(x.ptr(), inner),
         b: Factor::new(tape.params.weights(weight), inner).t(),
         c: y.ptr(),
+        c_cols: cols,
         out: gpu.act(),
         add: false,
         epilogue,
@@ -46,7 +47,15 @@ pub(crate) fn linear(
             &Unit::plain("linear"),
             "bias_act_forward",
             Shape::grid([cols.div_ceil(512), rows.div_ceil(16)], 256),
-            &[&y.ptr(), &tape.params.master(bias), &kind(act), &arguments, &(rows as u32), &(cols as u32)],
+            &[
+                &y.ptr(),
+                &tape.params.master(bias),
+                &kind(act),
+                &arguments,
+                &y.ptr(),
+                &(rows as u32),
+                &(cols as u32),
+            ],
         );
     }
     let tracked = x.tracked() || tape.is_free(weight) || tape.is_free(bias);
@@ -66,6 +75,7 @@ pub(crate) fn linear(
                 a: Factor::new(dz.ptr(), cols).t(),
                 b: Factor::new(input.ptr(), inner),
                 c: dw,
+                c_cols: inner,
                 out: Dtype::F32,
                 add: held != 0,
                 epilogue: Epilogue::Nothing,
@@ -79,6 +89,7 @@ pub(crate) fn linear(
                 a: Factor::new(dz.ptr(), cols),
                 b: Factor::new(backward.params.weights(weight), inner),
                 c: dx,
+                c_cols: inner,
                 out: gpu.act(),
                 add: held != 0,
                 epilogue: Epilogue::Nothing,
@@ -93,6 +104,17 @@ pub(crate) fn linear(
         }
     });
     y
+}
+
+/// `to = dropout(from)`, which may be the same memory: also the way back.
+pub(super) fn drop_out(gpu: &Gpu, [from, to]: [Ptr; 2], [rows, cols]: [usize; 2], dropout: Option<Dropout>) {
+    let arguments = gpu.dropout_argument(dropout);
+    gpu.launch(
+        &Unit::plain("linear"),
+        "bias_act_forward",
+        Shape::grid([cols.div_ceil(512), rows.div_ceil(16)], 256),
+        &[&from, &Ptr::NULL, &kind(Activation::Identity), &arguments, &to, &(rows as u32), &(cols as u32)],
+    );
 }
 
 /// Records a node that is handed the GPU.

@@ -145,6 +145,7 @@ pub(crate) fn pick_by_gate(
         a: Factor::new(x.ptr(), inner),
         b: Factor::new(tape.params.weights(network.fc1[0]), inner).t(),
         c: z.ptr(),
+        c_cols: hidden,
         out: gpu.act(),
         add: false,
         epilogue: Epilogue::Nothing,

@@ -11,6 +11,7 @@ pub(crate) mod linear;
 pub(crate) mod mixture;
 pub(crate) mod optim;
 pub(crate) mod pool;
+pub(crate) mod project;
 pub(crate) mod residual_norm;
 
 use crate::cuda::launch::Shape;

@@ -51,8 +51,8 @@ pub(crate) fn adam(
     [size, decay]: [f32; 2],
     numbers: &GpuNumbers,
 ) {
-    gpu.set_live(Live::AdamSize, size.to_bits());
-    gpu.set_live(Live::AdamDecay, decay.to_bits());
+    gpu.set_live(Live::StepSize, size.to_bits());
+    gpu.set_live(Live::StepDecay, decay.to_bits());
     let constants = AdamConstants { beta1: adam.beta1, beta2: adam.beta2, epsilon: adam.epsilon };
     gpu.launch(
         &unit(),
@@ -65,7 +65,36 @@ pub(crate) fn adam(
             &first,
             &second,
             &constants,
-            &gpu.live(Live::AdamSize),
+            &gpu.live(Live::StepSize),
+            &numbers.at(CLIP),
+            &numbers.at(FAILED),
+            &(group.count as u64),
+        ],
+    );
+}
+
+/// One step of Nesterov's accelerated gradient; `rate` and `decay` are this step's.
+pub(crate) fn nag(
+    gpu: &Arc<Gpu>,
+    momentum: f32,
+    group: &Group,
+    velocity: Ptr,
+    [rate, decay]: [f32; 2],
+    numbers: &GpuNumbers,
+) {
+    gpu.set_live(Live::StepSize, rate.to_bits());
+    gpu.set_live(Live::StepDecay, decay.to_bits());
+    gpu.launch(
+        &unit(),
+        "nag",
+        flat(group.count),
+        &[
+            &group.values,
+            &group.shadow,
+            &group.gradient,
+            &velocity,
+            &momentum,
+            &gpu.live(Live::StepSize),
             &numbers.at(CLIP),
             &numbers.at(FAILED),
             &(group.count as u64),

@@ -4,7 +4,9 @@ use super::case::Case;
 use super::compare::{Outcome, Quantity, Tolerance};
 use super::values::{gradient_of, random, starts};
 use crate::device::{Device, Numbers};
-use crate::ops::decode::{Constraints, KvCache, Lineage, Room, RunningSum, continuations, log_probs};
+use crate::ops::decode::{
+    Constraints, InputWindow, KvCache, Lineage, Room, RunningSum, continuations, log_probs,
+};
 use crate::{Ids, ParamsBuilder, Segments, Tape, Tensor, Var};
 
 pub(super) fn cases() -> Vec<Case> {
@@ -27,7 +29,8 @@ pub(super) fn cases() -> Vec<Case> {
 /// Where each hypothesis of the next step was in this one: doubled, swapped, dropped.
 const ORDERS: [&[u32]; 6] = [&[0, 0, 1, 2, 2], &[4, 1, 0, 2, 3], &[0, 1, 2, 3, 4], &[2, 2, 0], &[1, 2], &[1]];
 
-/// Six steps of self-attention over the cache, attention to a memory of three sentences, and a running gate.
+/// Six steps of self-attention over the cache, attention to a memory of three sentences, a running gate, and gates over
+/// windows that slide and that never fill.
 fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outcome {
     let d = heads * width;
     let params = ParamsBuilder::default().finish(device);
@@ -35,6 +38,7 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
     let room = Room { rows: 7, steps: ORDERS.len() };
     let (mut cache, mut lineage) = (KvCache::new(device, room, d), Lineage::new(device, room, 3));
     let mut sum = RunningSum::new(device, room, d);
+    let mut windows = [1, 3, 100].map(|window| InputWindow::new(device, window, room, d));
     let boundaries = starts(&[40, 1, 7]);
     let keys = Segments::from_host(device, &boundaries);
     let memory = activations(device, numbers, 1, [keys.rows(), 2 * d]);
@@ -51,6 +55,10 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
         let mean = tape.running_step(&x, &mut sum, &lineage);
         for (name, tensor) in [("cached", own.tensor()), ("memory", other.tensor()), ("gate", &mean)] {
             outcome.push(Quantity::value(format!("{name} {step}"), d, tensor.to_host()));
+        }
+        for (i, window) in windows.iter_mut().enumerate() {
+            let mean = tape.window_step(&x, window, &lineage);
+            outcome.push(Quantity::value(format!("window {i} {step}"), d, mean.to_host()));
         }
         lineage.count_step();
         lineage.reorder(order);

@@ -47,7 +47,7 @@ pub(super) fn tokens(count: usize, types: usize, stream: u32) -> Vec<u32> {
 }
 
 /// A search that has taken so many steps.
-fn steps(device: &Device, count: usize, rows: usize) -> Option<Lineage> {
+pub(super) fn steps(device: &Device, count: usize, rows: usize) -> Option<Lineage> {
     let mut lineage = Lineage::new(device, Room { rows, steps: count + 1 }, rows);
     (0..count).for_each(|_| lineage.count_step());
     (count > 0).then_some(lineage)

@@ -1,9 +1,10 @@
-//! Linear layers, and parameters as values.
+//! Linear layers, projections without a bias, and parameters as values.
 
 use super::case::{Case, OpCase};
 use super::compare::Tolerance;
 use super::scene::Per;
 use crate::ops::linear::Activation;
+use crate::ops::project::Orientation;
 
 pub(super) fn cases() -> Vec<Case> {
     use Activation::{Identity, Relu, Tanh};
@@ -14,6 +15,16 @@ pub(super) fn cases() -> Vec<Case> {
                 cases.push(linear(size, act, dropout, std::convert::identity));
             }
         }
+    }
+    for way in [Orientation::Straight, Orientation::Transposed] {
+        for dropout in [0.0, 0.3] {
+            for size in [[1, 3, 19], [67, 17, 13], [130, 64, 40]] {
+                cases.push(project(size, way, dropout, std::convert::identity));
+            }
+        }
+        cases.push(project([50, 24, 40], way, 0.3, OpCase::with_room));
+        cases.push(project([50, 24, 40], way, 0.3, OpCase::evaluation));
+        cases.push(project([4_099, 1024, 256], way, 0.1, OpCase::large));
     }
     cases.push(linear([50, 24, 40], Identity, 0.0, OpCase::with_room));
     cases.push(linear([50, 24, 40], Relu, 0.1, OpCase::with_room));
@@ -57,6 +68,24 @@ fn linear(
     adapt(case).body(move |s| {
         let x = s.input("x");
         let y = s.tape.linear(&x, s.param("weight"), s.param("bias"), act, dropout);
+        s.output("y", Per::Row, &y);
+    })
+}
+
+fn project(
+    [rows, inner, cols]: [usize; 3],
+    way: Orientation,
+    dropout: f32,
+    adapt: fn(OpCase) -> OpCase,
+) -> Case {
+    let what = format!("[{rows}, {inner}]·[{inner}, {cols}], {way:?}, dropout {dropout}");
+    let shape = if way == Orientation::Straight { [cols, inner] } else { [inner, cols] };
+    let case = OpCase::new("project", what).input("x", Per::Row, [rows, inner]);
+    let case = case.param("weight", shape).fill(move |_, random| random / (inner as f32).sqrt());
+    adapt(case).body(move |s| {
+        let x = s.input("x");
+        let x = s.tape.dropout(&x, dropout);
+        let y = s.tape.project(&x, s.param("weight"), way, dropout);
         s.output("y", Per::Row, &y);
     })
 }

@@ -8,15 +8,17 @@ use crate::ops::cross_entropy::CrossEntropy;
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     // A row of logits that is kept in shared memory and one that is not, aligned and not.
-    for types in [11, 128, 6_632, 6_637, 33_000] {
+    for types in [11, 128, 6_632, 6_637, 33_000, 50_003] {
         cases.push(cross_entropy([5, 7, types], 0.1, std::convert::identity));
     }
     cases.push(cross_entropy([67, 13, 131], 0.0, std::convert::identity));
     cases.push(cross_entropy([1, 3, 11], 0.1, std::convert::identity));
     cases.push(cross_entropy([67, 13, 131], 0.1, OpCase::evaluation));
     cases.push(cross_entropy([50, 24, 128], 0.1, OpCase::with_room));
+    cases.push(cross_entropy([50, 24, 131], 0.0, OpCase::with_room));
     cases.push(cross_entropy([515, 512, 6_632], 0.1, OpCase::large));
     cases.push(cross_entropy([129, 64, 33_000], 0.1, OpCase::large));
+    cases.push(cross_entropy([515, 512, 20_002], 0.0, OpCase::large));
     cases.extend([[1, 3, 11], [7, 5, 131], [67, 64, 1_000]].map(logits));
     cases
 }

@@ -16,6 +16,7 @@
 //!
 //! A new op gets a file with its cases, and a line in `all_cases`.
 
+mod adaptive;
 mod attention;
 mod batch_norm;
 mod case;
@@ -49,6 +50,7 @@ fn all_cases() -> Vec<Case> {
     let mut cases: Vec<Case> = [
         linear::cases(),
         embed::cases(),
+        adaptive::cases(),
         attention::cases(),
         norms::cases(),
         pool::cases(),

@@ -4,27 +4,45 @@ use super::case::Case;
 use super::compare::{Outcome, Quantity, Tolerance};
 use super::values::{fit, gradient_of, random};
 use crate::device::{Device, Numbers};
-use crate::optim::{Adam, Moments, StepNumbers, sgd};
+use crate::optim::{Adam, Moments, Nag, StepNumbers, Velocity, sgd};
 use crate::params::{Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder};
 use crate::{Rng, Tape};
 
-/// Adam updates the first group, plain gradient descent the second.
+/// Adam or NAG updates the first group, plain gradient descent the second.
 const GROUPS: [(&str, GroupId); 2] = [("first", GroupId(0)), ("second", GroupId(1))];
 
 const ADAM: Adam = Adam { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: 0.01 };
+const NAG: Nag = Nag { momentum: 0.99, weight_decay: 0.01 };
+
+#[derive(Clone, Copy, Debug)]
+enum By {
+    Adam,
+    Nag,
+}
+
+/// What the first group's optimiser remembers.
+enum Memory {
+    Adam(Moments),
+    Nag(Velocity),
+}
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for sizes in [[1, 3], [1_009, 64], [300_007, 4_099]] {
         for limit in [0.0, 0.5] {
-            // All of it is in 32 bits in both modes.
-            let tolerance = Tolerance::new(2e-6, 2e-6);
-            let what = format!("{} and {} values, clipped to {limit}, three updates", sizes[0], sizes[1]);
-            cases.push(Case::new("optim", what, tolerance, move |d, n| updates(d, n, sizes, limit)));
+            for by in [By::Adam, By::Nag] {
+                // All of it is in 32 bits in both modes.
+                let tolerance = Tolerance::new(2e-6, 2e-6);
+                let [first, second] = sizes;
+                let what = format!("{by:?}, {first} and {second} values, clipped to {limit}, three updates");
+                cases.push(Case::new("optim", what, tolerance, move |d, n| updates(d, n, by, sizes, limit)));
+            }
         }
     }
-    let what = "nothing changes from the first gradient on that is not finite";
-    cases.push(Case::new("optim", what, Tolerance::new(2e-6, 2e-6), failure));
+    for by in [By::Adam, By::Nag] {
+        let what = format!("{by:?}, nothing changes from the first gradient on that is not finite");
+        cases.push(Case::new("optim", what, Tolerance::new(2e-6, 2e-6), move |d, n| failure(d, n, by)));
+    }
     cases
 }
 
@@ -33,26 +51,30 @@ struct Groups {
     params: Params,
     ids: [ParamId; 2],
     gradients: Gradients,
-    moments: Moments,
+    memory: Memory,
     step: StepNumbers,
 }
 
 impl Groups {
-    fn new(device: &Device, numbers: Numbers, sizes: [usize; 2]) -> Self {
+    fn new(device: &Device, numbers: Numbers, by: By, sizes: [usize; 2]) -> Self {
         let mut builder = ParamsBuilder::default();
         let ids = [0, 1].map(|i| builder.vector(GROUPS[i].0.into(), sizes[i], GROUPS[i].1));
         let mut params = builder.finish(device);
         for (i, (name, _)) in GROUPS.into_iter().enumerate() {
             params.set(name, &random(numbers, i as u32, sizes[i])).expect("declared above with this size");
         }
-        let (gradients, moments) = (params.gradients(), Moments::new(&params, GROUPS[0].1));
-        Self { numbers, params, ids, gradients, moments, step: StepNumbers::new(device) }
+        let memory = match by {
+            By::Adam => Memory::Adam(Moments::new(&params, GROUPS[0].1)),
+            By::Nag => Memory::Nag(Velocity::new(&params, GROUPS[0].1)),
+        };
+        let gradients = params.gradients();
+        Self { numbers, params, ids, gradients, memory, step: StepNumbers::new(device) }
     }
 
     /// Update number `t`, with random gradients that `change` makes others of. The norm of both groups is reported,
     /// that of the first clips it, as in a joint step.
     fn update(&mut self, t: u32, limit: f64, change: impl Fn(f32) -> f32) {
-        let Self { numbers, params, ids, gradients, moments, step } = self;
+        let Self { numbers, params, ids, gradients, memory, step } = self;
         let device = params.device().clone();
         let both = GroupSet::of(&GROUPS.map(|(_, group)| group));
         gradients.clear();
@@ -67,7 +89,10 @@ impl Groups {
         tape.backward();
         step.norm(params, gradients, both, 0.0);
         step.clip(params, gradients, GroupSet::of(&[GROUPS[0].1]), limit);
-        ADAM.step(params, gradients, moments, 0.01, t.into(), step);
+        match memory {
+            Memory::Adam(moments) => ADAM.step(params, gradients, moments, 0.01, t.into(), step),
+            Memory::Nag(velocity) => NAG.step(params, gradients, velocity, 0.01 * t as f32, step),
+        }
         sgd(params, gradients, GROUPS[1].1, 0.1, step);
     }
 
@@ -76,7 +101,7 @@ impl Groups {
         numbers.unwrap_or_else(|error| panic!("{error}")).norm as f32
     }
 
-    /// Parameters and moments; and how many values differ in the copy that products read.
+    /// Parameters and what the optimiser remembers; and how many values differ in the copy that products read.
     fn read(&self, outcome: &mut Outcome) {
         for ((name, _), id) in GROUPS.into_iter().zip(self.ids) {
             let values = self.params.get(name).expect("declared above");
@@ -86,15 +111,19 @@ impl Groups {
             outcome.push(Quantity::value(format!("{name}, wrong in the copy"), 1, vec![differing as f32]));
             outcome.push(Quantity::value(name, 1, values));
         }
-        for (name, moments) in ["first moments", "second moments"].into_iter().zip(self.moments.to_host()) {
-            outcome.push(Quantity::value(name, 1, moments));
+        let memory = match &self.memory {
+            Memory::Adam(moments) => moments.to_host().to_vec(),
+            Memory::Nag(velocity) => vec![velocity.to_host()],
+        };
+        for (name, values) in ["first moments or velocity", "second moments"].into_iter().zip(memory) {
+            outcome.push(Quantity::value(name, 1, values));
         }
     }
 }
 
 /// Three updates; the gradients of the last are smaller than the limit.
-fn updates(device: &Device, numbers: Numbers, sizes: [usize; 2], limit: f64) -> Outcome {
-    let mut groups = Groups::new(device, numbers, sizes);
+fn updates(device: &Device, numbers: Numbers, by: By, sizes: [usize; 2], limit: f64) -> Outcome {
+    let mut groups = Groups::new(device, numbers, by, sizes);
     let mut outcome = Outcome::new();
     for t in 1..=3 {
         groups.update(t, limit, |v| if t == 3 { 1e-4 * v } else { v });
@@ -105,8 +134,8 @@ fn updates(device: &Device, numbers: Numbers, sizes: [usize; 2], limit: f64) -> 
 }
 
 /// Only the first of three updates is made: the gradients of the second are not finite, and a failure stays.
-fn failure(device: &Device, numbers: Numbers) -> Outcome {
-    let mut groups = Groups::new(device, numbers, [1_009, 67]);
+fn failure(device: &Device, numbers: Numbers, by: By) -> Outcome {
+    let mut groups = Groups::new(device, numbers, by, [1_009, 67]);
     groups.update(1, 0.5, |v| v);
     groups.update(2, 0.5, |v| if v > 1.7 { f32::INFINITY } else { v });
     assert!(!groups.norm().is_finite(), "the norm of infinite gradients is {}", groups.norm());

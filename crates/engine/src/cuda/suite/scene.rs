@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::compare::{Outcome, Quantity};
 use super::values::{gradient_of, random};
 use crate::device::{Device, Numbers};
+use crate::ops::adaptive::{BandedIds, Bands};
 use crate::params::{ParamId, Updates};
 use crate::{Ids, Rng, Segments, Tape, Tensor, Var};
 
@@ -132,6 +133,18 @@ impl<'p> Scene<'p> {
             return Ids::from_host(self.tape.device(), ids);
         }
         let mut roomy = Ids::with_room(self.tape.device(), self.rows(Per::Row, ids.len()));
+        roomy.load(ids);
+        roomy
+    }
+
+    /// With room to spare, each band has some.
+    pub(super) fn banded(&self, bands: &Bands, ids: &[u32]) -> BandedIds {
+        if !self.room {
+            return BandedIds::from_host(self.tape.device(), bands, ids);
+        }
+        let room: Vec<usize> = bands.counts(ids).iter().map(|count| count + SURPLUS_ROWS / 3).collect();
+        let mut roomy =
+            BandedIds::with_room(self.tape.device(), bands, self.rows(Per::Row, ids.len()), &room);
         roomy.load(ids);
         roomy
     }

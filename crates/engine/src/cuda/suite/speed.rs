@@ -45,6 +45,7 @@ pub fn products(device: &Device) -> Result<(usize, f64)> {
         a: Factor::new(a.ptr(), n),
         b: Factor::new(b.ptr(), n).t(),
         c: c.ptr(),
+        c_cols: n,
         out: gpu.act(),
         add: false,
         epilogue: Epilogue::Nothing,

@@ -2,7 +2,6 @@
 
 use super::rows::Placing;
 use super::{BandedIds, Bands};
-use crate::cuda::ops::adaptive as gpu_ops;
 use crate::ops::decode::Lineage;
 use crate::ops::project::Orientation;
 use crate::{ParamId, Segments, Tape, Tensor, Var};
@@ -40,9 +39,6 @@ impl Tape<'_> {
     ) -> Var {
         assert_eq!(ids.len(), segments.rows(), "adaptive_embed: ids and segments disagree");
         self.check_tables(e.bands, ids.bands());
-        if let Some(gpu) = self.gpu() {
-            return gpu_ops::embed(self, &gpu, e, ids);
-        }
         let mut parts = Vec::with_capacity(e.bands.len());
         for (index, band) in e.bands.iter().enumerate() {
             let words = self.lookup(band.table, ids.ids(index));

@@ -23,4 +23,5 @@ mod softmax;
 
 pub use bands::{BandedIds, Bands};
 pub use input::{AdaptiveEmbedding, InputBand};
+pub(crate) use rows::Placing;
 pub use softmax::{AdaptiveSoftmax, Orientation, Tail};

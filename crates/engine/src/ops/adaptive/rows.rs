@@ -1,16 +1,17 @@
-//! Rows of a table, rows of a value, rows of several values back in their order. CPU only.
+//! Rows of a table, rows of a value, rows of several values back in their order.
 
 use rayon::prelude::*;
 
 use super::BandedIds;
 use crate::cpu::for_rows;
+use crate::cuda::ops::adaptive as gpu_ops;
 use crate::ops::decode::Lineage;
 use crate::ops::embed::{places, scatter};
 use crate::ops::{RowFactors, drop_out, drop_out_row};
 use crate::{Ids, ParamId, Segments, Tape, Tensor, Var};
 
 /// What [`Tape::embed_bands`] adds to the rows it collects.
-pub(super) struct Placing<'a> {
+pub(crate) struct Placing<'a> {
     /// P, `[positions + 2, D]`.
     pub positions: &'a Tensor,
     /// Factor of the rows.
@@ -22,6 +23,9 @@ pub(super) struct Placing<'a> {
 impl Tape<'_> {
     /// E[id]: the rows of a table `[V, C]` named by `ids` `[n]`.
     pub(super) fn lookup(&mut self, table: ParamId, ids: &Ids) -> Var {
+        if let Some(gpu) = self.gpu() {
+            return gpu_ops::lookup(self, &gpu, table, ids);
+        }
         let cols = self.params.block(table).cols;
         let values = self.params.values(table);
         let mut y = self.device().scratch(ids.len() * cols);
@@ -39,6 +43,9 @@ impl Tape<'_> {
 
     /// The rows of x `[N, D]` named by `rows` `[n]`, each at most once.
     pub(super) fn take_rows(&mut self, x: &Var, rows: &Ids) -> Var {
+        if let Some(gpu) = self.gpu() {
+            return gpu_ops::take_rows(self, &gpu, x, rows);
+        }
         let cols = x.cols();
         let mut y = self.device().scratch(rows.len() * cols);
         for (y, &row) in y.chunks_exact_mut(cols).zip(rows.values()) {
@@ -72,6 +79,9 @@ impl Tape<'_> {
     ) -> Var {
         let (rows, cols, scale) = (ids.len(), placing.positions.cols(), placing.scale);
         let dropout = self.next_dropout(placing.dropout);
+        if let Some(gpu) = self.gpu() {
+            return gpu_ops::embed_bands(self, &gpu, parts, ids, placing, segments, after, dropout);
+        }
         let positions = places(segments, after.map_or(0, Lineage::steps));
         let row_of = |mut place: usize| {
             let found = parts.iter().find_map(|part| {

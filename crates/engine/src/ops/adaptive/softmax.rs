@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{BandedIds, Bands};
 use crate::cpu::{math, vectorised};
-use crate::cuda::ops::adaptive as gpu_ops;
+use crate::cuda::ops::cross_entropy as gpu_ops;
 use crate::ops::cross_entropy::{CrossEntropy, LossSums};
 pub use crate::ops::project::Orientation;
 use crate::{ParamId, Tape, Tensor, Var};
@@ -45,32 +45,24 @@ impl Tape<'_> {
     ) -> LossSums {
         assert_eq!(x.rows(), targets.len(), "adaptive_loss: {} rows, {} targets", x.rows(), targets.len());
         self.check_softmax(&softmax, targets.bands());
-        if let Some(gpu) = self.gpu() {
-            return gpu_ops::loss(self, &gpu, x);
-        }
         let x = self.dropout(x, softmax.dropout);
         let loss = |vocabulary, targets| CrossEntropy { vocabulary, targets, smoothing: 0.0, weight };
-        let head = self.cross_entropy(&x, loss(softmax.head, targets.head()));
-        let (mut nll, mut log_probs) = (head.nll(), head.log_probs.to_host());
+        let mut sums = self.cross_entropy(&x, loss(softmax.head, targets.head()));
         for (index, tail) in softmax.tails.iter().enumerate() {
             let rows = targets.rows(index + 1);
             let own = self.take_rows(&x, rows);
             let own = self.project(&own, tail.projection, tail.orientation, softmax.dropout);
-            let sums = self.cross_entropy(&own, loss(tail.vocabulary, targets.ids(index + 1)));
-            nll += sums.nll();
-            for (&row, log_prob) in rows.values().iter().zip(sums.log_probs.to_host()) {
-                log_probs[row as usize] += log_prob;
-            }
+            let own = self.cross_entropy(&own, loss(tail.vocabulary, targets.ids(index + 1)));
+            sums.add_tail(&own, rows);
         }
-        let log_probs = Tensor::from_host(self.device(), [targets.len(), 1], &log_probs);
-        LossSums::on_host([nll; 2], log_probs)
+        sums
     }
 
     /// ln p of every word after features x `[N, D]`: `[N, V]`, for generation; no gradient.
     pub fn adaptive_log_probs(&mut self, x: &Var, softmax: AdaptiveSoftmax<'_>, bands: &Bands) -> Tensor {
         self.check_softmax(&softmax, bands);
         if let Some(gpu) = self.gpu() {
-            return gpu_ops::log_probs(self, &gpu, x, bands.types());
+            return gpu_ops::adaptive_log_probs(self, &gpu, x, &softmax, bands);
         }
         let x = x.detach();
         let mut logits = vec![self.logits(&x, softmax.head)];

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::lineage::Lineage;
+use super::lineage::{Lineage, Room};
 use crate::cpu::for_rows;
-use crate::cuda::ops::adaptive::not_built;
+use crate::cuda::ops::decode as gpu_ops;
+use crate::device::Buffer;
 use crate::{Device, Tape, Tensor, Var};
 
 /// The inputs of the last `window` steps.
@@ -16,15 +17,19 @@ pub struct InputWindow {
 enum Inputs {
     /// One matrix `[rows, D]` per step.
     Host(VecDeque<Tensor>),
-    /// Not built yet.
-    Gpu,
+    /// `[kept, rows, D]`: step s is matrix s mod `kept`.
+    Gpu { ring: Buffer, kept: usize },
 }
 
 impl InputWindow {
-    /// Nothing read yet.
-    pub fn new(device: &Device, window: usize) -> Self {
+    /// Nothing read yet, for rows of `width` values.
+    pub fn new(device: &Device, window: usize, room: Room, width: usize) -> Self {
         assert!(window > 0, "a window holds at least the newest input");
-        let inputs = if device.is_gpu() { Inputs::Gpu } else { Inputs::Host(VecDeque::new()) };
+        let kept = window.min(room.steps).max(1);
+        let inputs = match device.is_gpu() {
+            true => Inputs::Gpu { ring: device.scratch(kept * room.rows * width), kept },
+            false => Inputs::Host(VecDeque::new()),
+        };
         Self { window, inputs }
     }
 
@@ -40,14 +45,11 @@ impl Tape<'_> {
     /// The mean of x `[R, D]` and of what the rows' hypotheses read in the `window − 1` steps before. The newest step is
     /// in the lineage already.
     pub fn window_step(&mut self, x: &Var, inputs: &mut InputWindow, lineage: &Lineage) -> Tensor {
-        let (cols, shape) = (x.cols(), [x.rows(), x.cols()]);
-        let mut mean = self.device().scratch(x.rows() * cols);
-        let window = inputs.window;
+        let (cols, shape, window) = (x.cols(), [x.rows(), x.cols()], inputs.window);
         match &mut inputs.inputs {
-            Inputs::Gpu => {
-                not_built(&self.gpu().expect("the window lies on a GPU"), "gates over a window in search");
-            }
+            Inputs::Gpu { ring, kept } => gpu_ops::window_step(self, x, ring, [window, *kept], lineage),
             Inputs::Host(steps) => {
+                let mut mean = self.device().scratch(x.rows() * cols);
                 steps.push_back(x.tensor().clone());
                 if steps.len() > window {
                     steps.pop_front();
@@ -70,16 +72,15 @@ impl Tape<'_> {
                         }
                     },
                 );
+                Tensor::new(shape, mean)
             }
         }
-        Tensor::new(shape, mean)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::decode::Room;
     use crate::{ParamsBuilder, Segments};
 
     /// Step by step, with hypotheses that change places, as the running mean of the whole.
@@ -94,7 +95,7 @@ mod tests {
             let whole = Segments::from_host(&device, &[0, 7]);
             let want = tape.running_mean(&x, &whole, Some(window)).tensor().to_host();
             let room = Room { rows: 2, steps: 7 };
-            let mut inputs = InputWindow::new(&device, window);
+            let mut inputs = InputWindow::new(&device, window, room, 1);
             let mut lineage = Lineage::new(&device, room, 2);
             let mut place = 1;
             for step in 0..7 {
