@@ -50,8 +50,7 @@ impl Segmentation {
     /// What a folder holds; `None` where text comes in pieces already.
     pub fn load(folder: impl AsRef<Path>) -> Result<Option<Self>> {
         let folder = folder.as_ref();
-        let [joint, src, tgt, tokenizer] =
-            FILES.map(|name| folder.join(name));
+        let [joint, src, tgt, tokenizer] = FILES.map(|name| folder.join(name));
         let found = [&joint, &src, &tokenizer].iter().filter(|path| path.exists()).count();
         if found > 1 {
             let what = format!(

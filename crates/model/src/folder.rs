@@ -230,8 +230,7 @@ pub fn load_weights(path: &Path, params: &mut Params) -> Result<()> {
 pub fn load_weights_but(path: &Path, params: &mut Params, new: GroupSet) -> Result<()> {
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     let weights = |faults: Vec<String>| Error::Weights { path: path.to_owned(), faults };
-    let file = SafeTensors::deserialize(&bytes)
-        .map_err(|e| weights(vec![not_whole(&e)]))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| weights(vec![not_whole(&e)]))?;
     let wanted: BTreeMap<String, Vec<usize>> = params
         .named()
         .filter(|p| !new.contains(p.group) || file.tensor(p.name).is_ok())
@@ -265,7 +264,9 @@ pub fn load_weights_but(path: &Path, params: &mut Params, new: GroupSet) -> Resu
 
 /// The complaint about a file that is no safetensors file, or not all of one.
 pub fn not_whole(error: &impl std::fmt::Display) -> String {
-    format!("not a whole safetensors file ({error}): it is cut off or damaged; copy it again, or take another checkpoint")
+    format!(
+        "not a whole safetensors file ({error}): it is cut off or damaged; copy it again, or take another checkpoint"
+    )
 }
 
 /// Little-endian bytes as numbers.

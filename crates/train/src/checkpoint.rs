@@ -210,7 +210,8 @@ pub fn load_last(run: &Path, learner: &mut Learner, resets: Resets) -> Result<Op
     }
     let path = last.join(STATE);
     let json = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
-    let damaged = |e| format!("{e}: the file is damaged; go on from another checkpoint, or choose another --save-dir");
+    let damaged =
+        |e| format!("{e}: the file is damaged; go on from another checkpoint, or choose another --save-dir");
     let mut state: RunState = serde_json::from_str(&json).map_err(|e| fault(&path, damaged(e)))?;
     if state.format != STATE_FORMAT {
         return Err(fault(

@@ -151,7 +151,9 @@ pub fn prepare(
     check(corpus, options)?;
     let tmp = options.out.join("tmp");
     fs::create_dir_all(&tmp).map_err(Error::io("create", &tmp))?;
-    [&options.out, &tmp].into_iter().try_for_each(|folder| remove_leftovers(folder, |name| options.writes(name)))?;
+    [&options.out, &tmp]
+        .into_iter()
+        .try_for_each(|folder| remove_leftovers(folder, |name| options.writes(name)))?;
     let mut stages = Stages::new(options, &mut progress)?;
     stages.split(corpus)?;
     let segmentation = stages.learn_merges()?;

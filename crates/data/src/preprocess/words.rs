@@ -141,7 +141,8 @@ impl TrainWords<'_, '_> {
                 let mut counts = FxHashMap::<String, u64>::default();
                 for (i, line) in lines.iter().enumerate() {
                     let number = before + (part * share + i) as u64;
-                    let pieces = segmenter.segment_training_line(line, options.dropout, (number, side as u64));
+                    let pieces =
+                        segmenter.segment_training_line(line, options.dropout, (number, side as u64));
                     for token in tokens(&pieces) {
                         match counts.get_mut(token) {
                             Some(count) => *count += 1,

@@ -140,7 +140,8 @@ impl Common {
         };
         let bad_utf8 = if self.replace_bad_utf8 { BadUtf8::Replace } else { BadUtf8::Error };
         // The message has its cause in it already.
-        let dropout = Dropout::new(self.bpe_dropout, self.seed).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let dropout =
+            Dropout::new(self.bpe_dropout, self.seed).map_err(|error| anyhow::anyhow!("{error}"))?;
         let dropout = (self.bpe_dropout > 0.0).then_some(dropout);
         Ok(PrepareOptions { pieces, dropout, threshold: self.threshold, bad_utf8, ..options })
     }
