@@ -4,10 +4,11 @@
     python tools/bleu_golden.py --multi-bleu PATH/TO/multi-bleu.perl [--out fixtures/bleu]
 
 Needs the sacrebleu package and Moses' scripts/generic/multi-bleu.perl (with Perl), which are asked for the
-right answers. The sentences are made up here; the noise on them comes from a fixed seed. Three files:
+right answers. The sentences are made up here; the noise on them comes from a fixed seed. Four files:
 
     segments.tsv  hypothesis, first reference, second reference
     tokens.tsv    a line, its 13a tokens
+    compounds.tsv a line, the same with compounds split by Perl
     scores.tsv    which tool, settings, segments from and to, score (as exact as a double), printed line
 
 In all of them, backslash, tab, newline and carriage return are written as \\\\, \\t, \\n and \\r.
@@ -56,6 +57,12 @@ EXTRA_TOKENS = [
     "", " ", ".", ",", "-", "1-", "-1", "1-2-3", "1.2.3", "1,2,", ",,", "..1", "1..", "a..b", ".-.", "1.-2", "'", "a'b",
     "hyphen-\nated line", "two\nlines", "ends in newline\n", "<skip<skipped>ped>", "&amp;amp;", "&amp;quot;", "&ampx",
     "\u00a0x.\u00a0", "x.\u2028y,\x1c", "1\u0660.\u0660", "é.é,é", "?!:;()[]{}<>|\\/~^`@#$%&*+=_\"",
+]  # fmt: skip
+
+
+COMPOUNDS = [
+    "", "-", "a-b", "a-b-c", "ab-cd-ef", "ä-ö-ü", "a-ö-c", "a--b", "a---b", "ab--cd", " -a a- - ", "a -b", "a- b", "a-\tb",
+    "a\u00a0-\u00a0b", "1-2 3-4-5 6-7", "state-of-the-art systems", "E-Mail-Adresse und U-Bahn", "-a-b-", "日-本-語", "–-–",
 ]  # fmt: skip
 
 
@@ -126,14 +133,20 @@ def fairseq_row(rows, start, end):
     return ["fairseq", "none", "mixed", "none", "no", "1", str(start), str(end), repr(bleu), line]
 
 
-def multi_bleu_row(script, rows, start, end, lc, nrefs):
+def split_compounds(text: bytes) -> bytes:
+    """What Tensor2Tensor's get_ende_bleu.sh and fairseq's compound_split_bleu.sh do to a tokenised text."""
+    command = ["perl", "-ple", r"s{(\S)-(\S)}{$1 ##AT##-##AT## $2}g"]
+    return subprocess.run(command, input=text, capture_output=True, check=True).stdout
+
+
+def multi_bleu_row(script, rows, start, end, lc, nrefs, prepare=bytes, tool="multi-bleu"):
     with tempfile.TemporaryDirectory() as folder:
         files = [pathlib.Path(folder) / name for name in ("hyp", "ref0", "ref1")]
         for column, file in list(enumerate(files))[: 1 + int(nrefs)]:
-            file.write_bytes("".join(row[column] + "\n" for row in rows[start:end]).encode())
+            file.write_bytes(prepare("".join(row[column] + "\n" for row in rows[start:end]).encode()))
         command = ["perl", script, *(["-lc"] if lc == "lc" else []), str(files[1])[:-1]]
         line = subprocess.run(command, input=files[0].read_bytes(), capture_output=True).stdout.decode().strip()
-    return ["multi-bleu", "multi-bleu", lc, "none", "no", nrefs, str(start), str(end), "-", line]
+    return [tool, "multi-bleu", lc, "none", "no", nrefs, str(start), str(end), "-", line]
 
 
 def scores(rows, script):
@@ -151,6 +164,9 @@ def scores(rows, script):
     for smooth in ("none", "floor", "floor:0.01", "add-k", "add-k:0.5"):
         for start, end in ((0, count), (15, 18)):
             yield sacrebleu_row(rows, start, end, "13a", "mixed", smooth, "no", "1")[0]
+    for start, end in ranges:
+        for nrefs in ("1", "2"):
+            yield multi_bleu_row(script, rows, start, end, "mixed", nrefs, split_compounds, "compound-split")
     yield sacrebleu_row(rows, 0, count, "13a", "lc", "exp", "no", "var")[0]
     for start in range(20, count):
         yield sacrebleu_row(rows, start, start + 1, "13a", "mixed", "exp", "eff", "1" if start % 2 else "2")[0]
@@ -165,7 +181,9 @@ def main():
     rows = segments()
     tokenize = Tokenizer13a()
     tokens = [(line, tokenize(line.rstrip())) for line in EXTRA_TOKENS + [row[0] for row in rows[20:40]]]
-    tables = {"segments": rows, "tokens": tokens, "scores": scores(rows, args.multi_bleu)}
+    compounds = COMPOUNDS + [row[0] for row in rows[:40] if "-" in row[0]]
+    compounds = [(line, split_compounds(line.encode() + b"\n").decode()[:-1]) for line in compounds]
+    tables = {"segments": rows, "tokens": tokens, "compounds": compounds, "scores": scores(rows, args.multi_bleu)}
     for name, table in tables.items():
         text = "".join("\t".join(map(escape, row)) + "\n" for row in table)
         (args.out / f"{name}.tsv").write_bytes(text.encode())

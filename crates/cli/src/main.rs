@@ -43,14 +43,50 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
+    explain_failed_prints();
+    ignore_file_size_signal();
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
+            // Only standard output is written to without a word about where.
+            if error.chain().count() == 1
+                && let Some(error) = error.downcast_ref::<std::io::Error>()
+            {
+                return cannot_print(error, error.kind() == std::io::ErrorKind::BrokenPipe).into();
+            }
             eprintln!("mae: {}", message(&error));
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+/// Standard output cannot be written to: says so, unless nobody reads any more (`mae … | head`); returns the exit code,
+/// where the latter gives the one of programs that SIGPIPE ends.
+fn cannot_print(why: impl std::fmt::Display, nobody_reads: bool) -> u8 {
+    if nobody_reads {
+        return 141;
+    }
+    eprintln!("mae: cannot write to standard output: {why}");
+    1
+}
+
+/// `println!` panics where it cannot write. That is no fault of the program, and ends it with a message.
+fn explain_failed_prints() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        match panic.payload_as_str().and_then(|text| text.strip_prefix("failed printing to stdout: ")) {
+            Some(why) => std::process::exit(cannot_print(why, why.starts_with("Broken pipe")).into()),
+            None => usual(panic),
+        }
+    }));
+}
+
+/// A write beyond a limit on the size of files becomes an error like that of a full disk, and no longer ends the program
+/// without a word.
+fn ignore_file_size_signal() {
+    let signal = signal_hook::consts::signal::SIGXFSZ;
+    signal_hook::flag::register(signal, std::sync::Arc::default()).ok();
 }
 
 /// An error with its causes, each said once: some of our errors already tell their cause.

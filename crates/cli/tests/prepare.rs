@@ -106,6 +106,27 @@ fn separate_codes_and_dropout_reach_the_folder() {
 }
 
 #[test]
+fn dropout_cuts_the_training_split_alone() {
+    let sandbox = corpus();
+    let flags = ["--train", "raw", "--valid-size", "20", "--test-size", "30", "--bpe", "30", "--out"];
+    let prepare = |more: &[&str]| sandbox.mae(&PREPARE, &[&flags[..], more].concat());
+    prepare(&["one", "--bpe-dropout", "0.3", "--threads", "1"]).succeeded();
+    prepare(&["two", "--bpe-dropout", "0.3", "--threads", "3"]).succeeded();
+    prepare(&["other", "--bpe-dropout", "0.3", "--seed", "2"]).succeeded();
+    prepare(&["plain"]).succeeded();
+    let read = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
+    assert_eq!(read("one/train.de"), read("two/train.de"));
+    assert!(read("one/train.de") != read("other/train.de"));
+    assert!(read("one/train.de").len() > read("plain/train.de").len(), "more pieces");
+    assert_eq!(read("one/train.de").replace("@@ ", ""), read("plain/tmp/train.de"), "of the same words");
+    for name in ["valid.de", "test.en", "code"] {
+        assert_eq!(read(&format!("one/{name}")), read(&format!("plain/{name}")));
+    }
+    let run = prepare(&["three", "--bpe-dropout", "1.5"]);
+    assert!(run.failed().contains("from 0 to 1"), "{}", run.stderr);
+}
+
+#[test]
 fn mistakes_are_named() {
     let sandbox = corpus();
     sandbox.write("bad.en", b"g\xffod\n");

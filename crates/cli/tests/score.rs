@@ -46,6 +46,7 @@ fn lines_equal_the_tools() {
         let mut flags = match tool.as_str() {
             "sacrebleu" => vec!["--tok", tok, "--smooth", smooth],
             "fairseq" => vec!["--fairseq"],
+            "compound-split" => vec!["--multi-bleu", "--compound-split"],
             _ => vec!["--multi-bleu"],
         };
         if case == "lc" {
@@ -55,10 +56,11 @@ fn lines_equal_the_tools() {
             flags.extend(["--ref", "ref2"]);
         }
         let sandbox = segments(start.parse().unwrap(), end.parse().unwrap());
-        assert_eq!(sandbox.mae(&FILES, &flags).succeeded(), format!("{line}\n"), "{flags:?}");
+        let label = if tool == "compound-split" { "compound-split " } else { "" };
+        assert_eq!(sandbox.mae(&FILES, &flags).succeeded(), format!("{label}{line}\n"), "{flags:?}");
         tools.insert(tool.clone());
     }
-    assert_eq!(tools.len(), 3);
+    assert_eq!(tools.len(), 4);
 }
 
 /// The golden segments of `tools/metrics_golden.py` as files.

@@ -11,9 +11,27 @@ pub(crate) fn write_aside(path: &Path, write: impl FnOnce(&mut dyn Write) -> io:
     let aside = aside(path);
     let file = File::create(&aside).map_err(Error::io("create", &aside))?;
     let mut out = BufWriter::new(file);
-    write(&mut out).and_then(|()| out.flush()).map_err(Error::io("write", &aside))?;
-    drop(out);
-    fs::rename(&aside, path).map_err(Error::io("rename", &aside))
+    let written = write(&mut out).and_then(|()| out.flush());
+    // What a full disk refused is not tried again.
+    drop(out.into_parts());
+    let written = written.map_err(Error::io("write", &aside));
+    written.and_then(|()| fs::rename(&aside, path).map_err(Error::io("rename", &aside))).inspect_err(|_| {
+        fs::remove_file(&aside).ok();
+    })
+}
+
+/// Takes away what killed runs have left aside in a folder: files of which `ours` knows the name they would have had.
+pub(crate) fn remove_leftovers(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let entry = entry.map_err(Error::io("list", folder))?;
+        let name = entry.file_name();
+        let left = name.to_str().and_then(|name| name.strip_suffix(".tmp")).is_some_and(&ours);
+        if left && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            fs::remove_file(entry.path()).map_err(Error::io("remove", &entry.path()))?;
+        }
+    }
+    Ok(())
 }
 
 /// `name.ext` → `name.ext.tmp`, beside it.

@@ -21,6 +21,8 @@ pub const SOURCE_CODES: &str = "bpe.src.codes";
 pub const TARGET_CODES: &str = "bpe.tgt.codes";
 /// A tokeniser of Hugging Face's `tokenizers`, which serves both sides.
 pub const TOKENIZER: &str = "tokenizer.json";
+/// All of these.
+pub(crate) const FILES: [&str; 4] = [CODES, SOURCE_CODES, TARGET_CODES, TOKENIZER];
 
 /// Where the boundaries between pieces come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +50,7 @@ impl Segmentation {
     /// What a folder holds; `None` where text comes in pieces already.
     pub fn load(folder: impl AsRef<Path>) -> Result<Option<Self>> {
         let folder = folder.as_ref();
-        let [joint, src, tgt, tokenizer] =
-            [CODES, SOURCE_CODES, TARGET_CODES, TOKENIZER].map(|name| folder.join(name));
+        let [joint, src, tgt, tokenizer] = FILES.map(|name| folder.join(name));
         let found = [&joint, &src, &tokenizer].iter().filter(|path| path.exists()).count();
         if found > 1 {
             let what = format!(
@@ -78,7 +79,7 @@ impl Segmentation {
             Some(Self::Tokenizer(_)) => &[TOKENIZER],
             None => &[],
         };
-        for name in [CODES, SOURCE_CODES, TARGET_CODES, TOKENIZER] {
+        for name in FILES {
             let path = folder.join(name);
             if !kept.contains(&name) && path.exists() {
                 fs::remove_file(&path).map_err(Error::io("replace", &path))?;
@@ -151,6 +152,20 @@ impl Segmenter {
         match self {
             Self::Bpe(bpe) => bpe.segment_line_dropping(line, dropout, place),
             Self::Tokenizer(tokenizer) => tokenizer.segment_line(line),
+        }
+    }
+
+    /// A line of a training text, which may have dropout. `side` is 0 for the source, 1 for the target: their dropout
+    /// differs even where the text is the same.
+    pub(crate) fn segment_training_line(
+        &self,
+        line: &str,
+        dropout: Option<Dropout>,
+        (number, side): (u64, u64),
+    ) -> String {
+        match dropout {
+            Some(dropout) => self.segment_line_dropping(line, dropout, 2 * number + side),
+            None => self.segment_line(line),
         }
     }
 

@@ -138,6 +138,10 @@ impl Vocab {
             }
             vocab.push(&token, count);
         }
+        if vocab.len() == SPECIALS.len() {
+            let what = "the dictionary is empty; put the right file back, or preprocess again";
+            return Err(Error::dataset(path, what));
+        }
         Ok(vocab)
     }
 

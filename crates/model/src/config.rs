@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::experts::Experts;
 use crate::stack::{Side, StackConfig};
-use crate::{Error, Result};
+use crate::{Error, Result, limits};
 
 /// Sizes and choices of a translation model. Key names are fairseq's where the meaning is the same; encoder and
 /// decoder have the same width, inner width and heads.
@@ -266,6 +266,11 @@ impl ModelConfig {
         require(layers, "encoder_layers and decoder_layers must be above 0".into());
         require(self.max_positions > 1, "max_positions must be above 1".into());
         self.stack(Side::Encoder).check("encoder", &mut require);
+        limits::check(
+            &[self.stack(Side::Encoder), self.stack(Side::Decoder)],
+            self.max_positions,
+            &mut require,
+        );
         if faults.is_empty() { Ok(()) } else { Err(Error::Config(faults)) }
     }
 }

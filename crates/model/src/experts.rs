@@ -13,7 +13,12 @@ pub struct Experts {
 impl Experts {
     /// C(h, t).
     pub fn count(&self) -> usize {
-        (0..self.dropped).fold(1, |count, i| count * (self.heads - i) / (i + 1))
+        self.checked_count().expect("configurations with more experts than can be counted are refused")
+    }
+
+    /// The same; `None` where it is too large a number.
+    pub(crate) fn checked_count(&self) -> Option<usize> {
+        (0..self.dropped).try_fold(1_usize, |count, i| Some(count.checked_mul(self.heads - i)? / (i + 1)))
     }
 
     /// The heads that each expert leaves out.

@@ -85,7 +85,8 @@ impl ModelFolder {
         let target = Arc::new(Vocab::load(folder.join(TARGET_DICT))?);
         check_sharing(&config, &source, &target)?;
         let mut model = Translator::zeroed(&config, [source.len(), target.len()], device)?;
-        load_weights(&folder.join(WEIGHTS), model.params_mut())?;
+        load_weights(&folder.join(WEIGHTS), model.params_mut())
+            .map_err(|error| mention_dictionaries(error, &source, &target))?;
         let codes = Segmentation::load(folder)?;
         Ok(Self { model, source, target, codes })
     }
@@ -159,6 +160,20 @@ impl Snapshot {
     }
 }
 
+/// Where embeddings do not fit, it is mostly a dictionary that is of another model.
+fn mention_dictionaries(mut error: Error, source: &Vocab, target: &Vocab) -> Error {
+    if let Error::Weights { faults, .. } = &mut error
+        && faults.iter().any(|fault| fault.contains("embed_tokens"))
+    {
+        faults.push(format!(
+            "rows of embed_tokens are types: {SOURCE_DICT} has {}, {TARGET_DICT} has {}; are they this model's?",
+            source.len(),
+            target.len()
+        ));
+    }
+    error
+}
+
 /// One embedding for both sides means one dictionary for both sides.
 pub fn check_sharing(config: &ModelConfig, source: &Vocab, target: &Vocab) -> Result<()> {
     if config.share_embeddings == Sharing::All && source != target {
@@ -215,8 +230,7 @@ pub fn load_weights(path: &Path, params: &mut Params) -> Result<()> {
 pub fn load_weights_but(path: &Path, params: &mut Params, new: GroupSet) -> Result<()> {
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     let weights = |faults: Vec<String>| Error::Weights { path: path.to_owned(), faults };
-    let file = SafeTensors::deserialize(&bytes)
-        .map_err(|e| weights(vec![format!("not a safetensors file: {e}")]))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| weights(vec![not_whole(&e)]))?;
     let wanted: BTreeMap<String, Vec<usize>> = params
         .named()
         .filter(|p| !new.contains(p.group) || file.tensor(p.name).is_ok())
@@ -246,6 +260,13 @@ pub fn load_weights_but(path: &Path, params: &mut Params, new: GroupSet) -> Resu
         params.set(name, &values)?;
     }
     Ok(())
+}
+
+/// The complaint about a file that is no safetensors file, or not all of one.
+pub fn not_whole(error: &impl std::fmt::Display) -> String {
+    format!(
+        "not a whole safetensors file ({error}): it is cut off or damaged; copy it again, or take another checkpoint"
+    )
 }
 
 /// Little-endian bytes as numbers.

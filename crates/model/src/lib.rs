@@ -3,6 +3,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`config`] | every size and choice as a key; architectures by fairseq's names; `check` gives all faults at once |
+//! | `limits` | sizes beyond which a configuration is a mistake |
 //! | [`experts`] | which heads an expert keeps, as the matrix M; pure numbers |
 //! | [`groups`] | the parameter groups: gates, attention outputs, the rest, running statistics |
 //! | [`init`] | fairseq's initial values |
@@ -24,6 +25,7 @@ pub mod folder;
 pub mod gate;
 pub mod groups;
 pub mod init;
+mod limits;
 pub mod lm;
 pub mod stack;
 pub mod stepping;

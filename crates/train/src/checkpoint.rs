@@ -13,6 +13,7 @@ use mae_model::{Translator, folder, groups};
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
+use crate::finetune::dictionary_fault;
 use crate::learner::{Counters, Learner};
 use crate::log::Window;
 use crate::{Error, Result};
@@ -209,7 +210,9 @@ pub fn load_last(run: &Path, learner: &mut Learner, resets: Resets) -> Result<Op
     }
     let path = last.join(STATE);
     let json = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
-    let mut state: RunState = serde_json::from_str(&json).map_err(|e| fault(&path, e.to_string()))?;
+    let damaged =
+        |e| format!("{e}: the file is damaged; go on from another checkpoint, or choose another --save-dir");
+    let mut state: RunState = serde_json::from_str(&json).map_err(|e| fault(&path, damaged(e)))?;
     if state.format != STATE_FORMAT {
         return Err(fault(
             &path,
@@ -221,10 +224,25 @@ pub fn load_last(run: &Path, learner: &mut Learner, resets: Resets) -> Result<Op
     Ok(Some(state))
 }
 
+/// A run goes on only with the dictionaries that it began with: ids would mean other words.
+pub fn check_dictionaries(run: &Path, text: &TextSide) -> Result<()> {
+    let Some(last) = find(run, LAST)? else { return Ok(()) };
+    for (side, name, ours) in
+        [("source", folder::SOURCE_DICT, &text.source), ("target", folder::TARGET_DICT, &text.target)]
+    {
+        if let Some(fault) = dictionary_fault(side, &Vocab::load(last.join(name))?, ours) {
+            let message =
+                format!("{fault}; go on with the data that the run began with, or choose another --save-dir");
+            return Err(Error::Checkpoint { path: last, message });
+        }
+    }
+    Ok(())
+}
+
 fn load_moments(path: &Path, learner: &mut Learner) -> Result<()> {
     let fault = |message: String| Error::Checkpoint { path: path.to_owned(), message };
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|e| fault(format!("not a safetensors file: {e}")))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| fault(folder::not_whole(&e)))?;
     for moments in learner.moments_mut() {
         let part = |part: &str| {
             let name = format!("{}.{part}", group_name(moments.group()));

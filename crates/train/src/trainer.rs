@@ -114,6 +114,7 @@ impl Trainer<'_> {
     /// Where the run stands: as its last checkpoint says, or at its beginning. Also what there is to say about it.
     fn begin(&mut self) -> Result<(RunState, Vec<Event>)> {
         let train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
+        checkpoint::check_dictionaries(&self.folder, &self.text())?;
         let Some(mut state) = checkpoint::load_last(&self.folder, &mut self.learner, self.resets)? else {
             let from = PathBuf::from(&self.config.train.finetune_from_model);
             let mut events = Vec::new();

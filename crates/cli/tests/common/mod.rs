@@ -71,9 +71,18 @@ impl Run {
     /// Standard error of a command that must have failed, in words and not by a panic.
     #[track_caller]
     pub fn failed(&self) -> &str {
-        assert!(matches!(self.code, Some(1 | 2)), "{:?}: {}{}", self.code, self.stdout, self.stderr);
-        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        assert!(self.failed_in_words(), "{:?}: {}{}", self.code, self.stdout, self.stderr);
         &self.stderr
+    }
+
+    /// Whether it failed, in words and not by a panic.
+    pub fn failed_in_words(&self) -> bool {
+        matches!(self.code, Some(1 | 2)) && !self.stderr.contains("panicked")
+    }
+
+    /// Whether it succeeded.
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0)
     }
 }
 

@@ -30,7 +30,8 @@ pub use markup::{Markup, Text};
 pub use report::PrepareReport;
 pub use rules::TextRules;
 
-use crate::bpe::LearnOptions;
+use crate::aside::remove_leftovers;
+use crate::bpe::{Dropout, LearnOptions};
 use crate::error::{Error, Result};
 use crate::lines::BadUtf8;
 use crate::moses::CleanOptions;
@@ -106,12 +107,23 @@ pub struct PrepareOptions {
     pub hold_out: HoldOut,
     /// Subwords.
     pub pieces: Pieces,
+    /// Merges skipped at random in the training split.
+    pub dropout: Option<Dropout>,
     /// One dictionary for both languages.
     pub joined_dictionary: bool,
     /// Types seen less often become unknown.
     pub threshold: u64,
     /// What to do with bytes that are not UTF-8.
     pub bad_utf8: BadUtf8,
+}
+
+impl PrepareOptions {
+    /// Whether a run writes a text or codes of this name.
+    fn writes(&self, name: &str) -> bool {
+        let langs = [&self.source_lang, &self.target_lang];
+        let kinds = ["train", "valid", "test", "test.raw", "code"];
+        name == "code" || kinds.iter().any(|kind| langs.iter().any(|lang| name == format!("{kind}.{lang}")))
+    }
 }
 
 /// What is being done, for progress bars.
@@ -139,6 +151,9 @@ pub fn prepare(
     check(corpus, options)?;
     let tmp = options.out.join("tmp");
     fs::create_dir_all(&tmp).map_err(Error::io("create", &tmp))?;
+    [&options.out, &tmp]
+        .into_iter()
+        .try_for_each(|folder| remove_leftovers(folder, |name| options.writes(name)))?;
     let mut stages = Stages::new(options, &mut progress)?;
     stages.split(corpus)?;
     let segmentation = stages.learn_merges()?;
@@ -173,6 +188,8 @@ fn check(corpus: &Corpus, options: &PrepareOptions) -> Result<()> {
         "source and target language are the same"
     } else if options.hold_out == HoldOut::EveryNth(0) || options.hold_out == HoldOut::EveryNth(1) {
         "holding every pair out leaves nothing to train on; hold out every second one or fewer"
+    } else if options.dropout.is_some() && !matches!(options.pieces, Pieces::Joint(_) | Pieces::Separate(_)) {
+        "BPE dropout skips merges, and none are learned: leave --bpe-dropout out, or give --bpe above 0 and no --tokenizer"
     } else {
         return Ok(());
     };

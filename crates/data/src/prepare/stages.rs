@@ -182,16 +182,21 @@ impl<'a, 'p> Stages<'a, 'p> {
             let (src, tgt) = (path(&self.options.source_lang), path(&self.options.target_lang));
             let mut lines = ParallelLines::open(src, tgt, BadUtf8::Error)?;
             let mut out = Out::create(self.options.out.join(split), self.options)?;
+            let dropout = self.options.dropout.filter(|_| split == "train");
             let (stage, mut done) = (format!("segmenting {split}"), 0);
             loop {
                 let chunk = lines.next_chunk(CHUNK)?;
                 if chunk.is_empty() {
                     break;
                 }
-                let cut = |(src, tgt): &(String, String)| {
-                    (segmenters[0].segment_line(src), segmenters[1].segment_line(tgt))
+                let cut = |(i, (src, tgt)): (usize, &(String, String))| {
+                    let number = done + i as u64;
+                    (
+                        segmenters[0].segment_training_line(src, dropout, (number, 0)),
+                        segmenters[1].segment_training_line(tgt, dropout, (number, 1)),
+                    )
                 };
-                let pieces: Vec<_> = chunk.par_iter().with_min_len(32).map(cut).collect();
+                let pieces: Vec<_> = chunk.par_iter().enumerate().with_min_len(32).map(cut).collect();
                 for (src, tgt) in pieces {
                     if let Some((src, tgt)) = cleaning.keep(src, tgt) {
                         out.pair(&src, &tgt)?;

@@ -19,11 +19,12 @@ pub use report::{PreprocessReport, SideReport, SplitReport};
 
 use words::TrainWords;
 
+use crate::aside::remove_leftovers;
 use crate::bpe::{Dropout, LearnOptions};
 use crate::dataset::DatasetWriter;
 use crate::error::{Error, Result};
 use crate::lines::{BadUtf8, ParallelLines};
-use crate::segmentation::{Segmentation, Segmenter};
+use crate::segmentation::{self, Segmentation, Segmenter};
 use crate::vocab::Vocab;
 
 /// Pairs read, encoded on all threads and written at a time.
@@ -148,6 +149,16 @@ impl PreprocessOptions {
         train.chain(several("valid", &self.validpref)).chain(several("test", &self.testpref)).collect()
     }
 
+    /// Whether a run writes a file of this name.
+    fn writes(&self, name: &str) -> bool {
+        let (src, tgt) = (&self.source_lang, &self.target_lang);
+        let side = |lang: &str| {
+            name == format!("dict.{lang}.txt")
+                || ["bin", "idx"].iter().any(|end| name.ends_with(&format!(".{src}-{tgt}.{lang}.{end}")))
+        };
+        side(src) || side(tgt) || segmentation::FILES.contains(&name)
+    }
+
     fn check(&self) -> Result<()> {
         let given = [&self.srcdict, &self.tgtdict].iter().filter(|dict| dict.is_some()).count();
         let complaint = if self.source_lang == self.target_lang {
@@ -210,6 +221,7 @@ pub fn preprocess(
     options.check()?;
     let destdir = &options.destdir;
     fs::create_dir_all(destdir).map_err(Error::io("create", destdir))?;
+    remove_leftovers(destdir, |name| options.writes(name))?;
 
     let mut words = TrainWords { options, progress: &mut progress, src: None, tgt: None };
     let segmentation = words.segmentation()?;
@@ -259,20 +271,6 @@ fn text_path(prefix: &str, lang: &str) -> PathBuf {
 
 /// What cuts source and target.
 type Segmenters = [Arc<Segmenter>; 2];
-
-/// A line as pieces, with dropout if it is of the training text. `side` is 0 for the source, 1 for the target: their
-/// dropout differs even where the text is the same.
-fn segment(
-    segmenter: &Segmenter,
-    dropout: Option<Dropout>,
-    line: &str,
-    (number, side): (u64, u64),
-) -> String {
-    match dropout {
-        Some(dropout) => segmenter.segment_line_dropping(line, dropout, 2 * number + side),
-        None => segmenter.segment_line(line),
-    }
-}
 
 /// One split on its way from text to ids.
 struct Split<'a> {
@@ -329,7 +327,7 @@ impl<'a> Split<'a> {
             let mut ids = Vec::new();
             let unknown = match segmenters {
                 Some(both) => {
-                    let pieces = segment(&both[side], dropout, line, (number, side as u64));
+                    let pieces = both[side].segment_training_line(line, dropout, (number, side as u64));
                     vocabs[side].encode_into(&pieces, &mut ids)
                 }
                 None => vocabs[side].encode_into(line, &mut ids),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{BpeSource, CHUNK, PreprocessOptions, Progress, Segmenters, segment, text_path};
+use super::{BpeSource, CHUNK, PreprocessOptions, Progress, Segmenters, text_path};
 use crate::bpe::{Bpe, Codes, LearnOptions, WordCounts, learn};
 use crate::error::Result;
 use crate::lines::LineReader;
@@ -141,7 +141,8 @@ impl TrainWords<'_, '_> {
                 let mut counts = FxHashMap::<String, u64>::default();
                 for (i, line) in lines.iter().enumerate() {
                     let number = before + (part * share + i) as u64;
-                    let pieces = segment(segmenter, options.dropout, line, (number, side as u64));
+                    let pieces =
+                        segmenter.segment_training_line(line, options.dropout, (number, side as u64));
                     for token in tokens(&pieces) {
                         match counts.get_mut(token) {
                             Some(count) => *count += 1,

@@ -4,7 +4,8 @@
 //!
 //! * **tokenised BLEU**, as Moses' `multi-bleu.perl` and `fairseq-score` print it: the text is already
 //!   tokenised, words are what white space separates, nothing is smoothed
-//!   ([`BleuConfig::multi_bleu`], [`BleuScore::multi_bleu_line`], [`BleuScore::fairseq_line`]);
+//!   ([`BleuConfig::multi_bleu`], [`BleuScore::multi_bleu_line`], [`BleuScore::fairseq_line`]); words may be split at
+//!   their dashes first ([`Compounds::Split`]), which older papers on WMT14 did for German;
 //! * **sacreBLEU** on detokenised text: the `13a`, `intl`, `char` or `none` tokeniser, four smoothings, either case
 //!   ([`BleuConfig::default`], [`BleuScore::sacrebleu_line`]).
 //!
@@ -19,6 +20,7 @@
 //! Feed one segment at a time and, when reading files, split them at `'\n'` only: every other line
 //! separator of Unicode is white space inside a segment to the tools this module agrees with.
 
+mod compounds;
 mod exact;
 mod score;
 mod signature;
@@ -27,11 +29,13 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use compounds::Compounds;
 pub use exact::{ExactMatch, exact_match};
 pub(crate) use score::resampled_score;
 pub use score::{BleuScore, Smoothing};
@@ -72,6 +76,8 @@ pub struct BleuConfig {
     pub smoothing: Smoothing,
     /// Whether orders longer than the hypothesis are left out of the mean (for single sentences).
     pub effective_order: bool,
+    /// What becomes of words with dashes in them.
+    pub compounds: Compounds,
 }
 
 impl BleuConfig {
@@ -129,12 +135,14 @@ impl BleuStats {
         if references.is_empty() {
             return Err(BleuError::NoReference);
         }
-        let prepare = |line| self.config.tokenizer.prepare(line, self.config.lowercase);
-        let hyp_text = prepare(hypothesis);
-        let ref_texts: Vec<_> = references.iter().map(|line| prepare(line.as_ref())).collect();
-        let hyp: Vec<&str> = self.config.tokenizer.words(&hyp_text).collect();
-        let refs: Vec<Vec<&str>> =
-            ref_texts.iter().map(|text| self.config.tokenizer.words(text).collect()).collect();
+        let (tokenizer, lowercase) = (self.config.tokenizer, self.config.lowercase);
+        let lines = std::iter::once(hypothesis).chain(references.iter().map(AsRef::as_ref));
+        let lines: Vec<Cow<'_, str>> = lines.map(|line| self.config.compounds.apply(line)).collect();
+        let mut texts = lines.iter().map(|line| tokenizer.prepare(line, lowercase));
+        let hyp_text = texts.next().unwrap_or_default();
+        let ref_texts: Vec<_> = texts.collect();
+        let hyp: Vec<&str> = tokenizer.words(&hyp_text).collect();
+        let refs: Vec<Vec<&str>> = ref_texts.iter().map(|text| tokenizer.words(text).collect()).collect();
 
         let ref_ngrams = most_in_one_reference(&refs);
         for (ngram, count) in count_ngrams(&hyp) {

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{BleuConfig, BleuError, MAX_ORDER, Signature};
+use super::{BleuConfig, BleuError, Compounds, MAX_ORDER, Signature};
 use crate::precision::Precision;
 
 /// The logarithm of a precision of zero, as all the reference implementations have it.
@@ -114,10 +114,10 @@ impl BleuScore {
     #[must_use]
     pub fn multi_bleu_line(&self) -> String {
         if self.ref_len == 0 {
-            return "BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)".to_owned();
+            return format!("{}BLEU = 0, 0/0/0/0 (BP=0, ratio=0, hyp_len=0, ref_len=0)", self.label());
         }
-        let body = self.unsmoothed_body();
-        format!("BLEU = {body}, hyp_len={}, ref_len={})", self.sys_len, self.ref_len)
+        let (label, body) = (self.label(), self.unsmoothed_body());
+        format!("{label}BLEU = {body}, hyp_len={}, ref_len={})", self.sys_len, self.ref_len)
     }
 
     /// The line `fairseq-score` and `fairseq-generate` print, to the digit:
@@ -126,8 +126,16 @@ impl BleuScore {
     /// Like those programs it knows no smoothing.
     #[must_use]
     pub fn fairseq_line(&self) -> String {
-        let body = self.unsmoothed_body();
-        format!("BLEU4 = {body}, syslen={}, reflen={})", self.sys_len, self.ref_len)
+        let (label, body) = (self.label(), self.unsmoothed_body());
+        format!("{label}BLEU4 = {body}, syslen={}, reflen={})", self.sys_len, self.ref_len)
+    }
+
+    /// What must be said before a tokenised score that is not comparable with others.
+    fn label(&self) -> &'static str {
+        match self.signature.config.compounds {
+            Compounds::Whole => "",
+            Compounds::Split => "compound-split ",
+        }
     }
 
     /// Score, precisions, penalty and ratio without smoothing, with multi-bleu's order of operations.

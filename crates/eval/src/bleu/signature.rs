@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{BleuConfig, BleuScore};
+use super::{BleuConfig, BleuScore, Compounds};
 
 /// The version of sacreBLEU whose results this module has been checked against, digit by digit.
 ///
@@ -58,10 +58,11 @@ pub struct Signature {
 impl BleuConfig {
     /// The settings as they stand in a signature.
     pub(crate) fn settings(&self) -> String {
-        let Self { tokenizer, lowercase, smoothing, effective_order } = self;
+        let Self { tokenizer, lowercase, smoothing, effective_order, compounds } = self;
         let case = if *lowercase { "lc" } else { "mixed" };
         let eff = if *effective_order { "yes" } else { "no" };
-        format!("case:{case}|eff:{eff}|tok:{tokenizer}|smooth:{smoothing}")
+        let compounds = if *compounds == Compounds::Split { "|compounds:split" } else { "" };
+        format!("case:{case}|eff:{eff}|tok:{tokenizer}|smooth:{smoothing}{compounds}")
     }
 }
 

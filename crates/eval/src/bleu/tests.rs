@@ -5,6 +5,7 @@ use super::*;
 const SEGMENTS: &str = include_str!("../../../../fixtures/bleu/segments.tsv");
 const TOKENS: &str = include_str!("../../../../fixtures/bleu/tokens.tsv");
 const SCORES: &str = include_str!("../../../../fixtures/bleu/scores.tsv");
+const COMPOUNDS: &str = include_str!("../../../../fixtures/bleu/compounds.tsv");
 
 /// The rows of a golden table, escapes undone.
 fn table<const N: usize>(text: &str) -> Vec<[String; N]> {
@@ -51,6 +52,27 @@ fn tokens_equal_sacrebleus() {
 }
 
 #[test]
+fn compounds_are_split_as_by_perl() {
+    for [line, expected] in table::<2>(COMPOUNDS) {
+        assert_eq!(Compounds::Split.apply(&line), expected, "{line:?}");
+        assert_eq!(Compounds::Whole.apply(&line), line);
+    }
+}
+
+#[test]
+fn a_wrong_part_spoils_a_compound_only_if_it_is_whole() {
+    let score = |compounds| {
+        let config = BleuConfig { compounds, ..BleuConfig::multi_bleu() };
+        sentence_bleu(config, "a state-of-the-art tool here", &["a state-of-the-day tool here"]).unwrap()
+    };
+    assert_eq!(score(Compounds::Whole).counts, [3, 1, 0, 0]);
+    // a state - of - the - (art | day) tool here: nine of ten words, and 7, 5 and 4 longer n-grams.
+    assert_eq!(score(Compounds::Split).counts, [9, 7, 5, 4]);
+    assert_eq!(score(Compounds::Split).sys_len, 10);
+    assert!(score(Compounds::Split).signature.to_string().contains("|compounds:split|"));
+}
+
+#[test]
 fn scores_equal_the_tools() {
     let segments = table::<3>(SEGMENTS);
     let scores = table::<10>(SCORES);
@@ -61,6 +83,7 @@ fn scores_equal_the_tools() {
             lowercase: case == "lc",
             smoothing: smoothing.parse().expect("a smoothing"),
             effective_order: eff == "eff",
+            compounds: if tool == "compound-split" { Compounds::Split } else { Compounds::Whole },
         };
         let range = start.parse().expect("a start")..end.parse().expect("an end");
         let score = counted(config, &segments[range], &nrefs).score();
@@ -71,6 +94,7 @@ fn scores_equal_the_tools() {
                 assert!((score.score - value).abs() <= 1e-12 * value, "{} {value}", score.score);
             }
             "fairseq" => assert_eq!(score.fairseq_line(), line),
+            "compound-split" => assert_eq!(score.multi_bleu_line(), format!("compound-split {line}")),
             _ => assert_eq!(score.multi_bleu_line(), line),
         }
     }

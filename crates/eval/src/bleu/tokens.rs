@@ -88,7 +88,7 @@ impl FromStr for Tokenizer {
 }
 
 /// What Perl's `split ' '` takes for white space in a string of bytes.
-fn is_perl_space(c: char) -> bool {
+pub(super) fn is_perl_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
 }
 

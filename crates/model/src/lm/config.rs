@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{DecoderGate, Mixture, NormOrder};
 use crate::stack::{Side, StackConfig};
-use crate::{Error, Result};
+use crate::{Error, Result, limits};
 
 /// Sizes and choices of a language model. Key names are fairseq's where the meaning is the same. Layer norms stand before
 /// each sublayer.
@@ -150,6 +150,7 @@ impl LmConfig {
         require(self.decoder_layers > 0, "decoder_layers must be above 0".into());
         require(self.max_positions > 1, "max_positions must be above 1".into());
         self.stack().check("decoder", &mut require);
+        limits::check(&[self.stack()], self.max_positions, &mut require);
         let (cutoffs, factor) = (&self.adaptive_softmax_cutoff, self.adaptive_softmax_factor);
         let rise = cutoffs.first() != Some(&0) && cutoffs.windows(2).all(|w| w[0] < w[1]);
         require(rise, format!("adaptive_softmax_cutoff = {cutoffs:?} must rise and begin above 0"));

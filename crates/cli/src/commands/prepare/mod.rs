@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mae_data::BadUtf8;
-use mae_data::bpe::LearnOptions;
+use mae_data::bpe::{Dropout, LearnOptions};
 use mae_data::prepare::recipes::{self, NewsCommentary};
 use mae_data::prepare::{Corpus, DATA_BIN, Pieces, PrepareOptions, PrepareReport, Progress, prepare};
 
@@ -109,6 +109,12 @@ struct Common {
     /// Merges of each language for itself, not of both together.
     #[arg(long)]
     separate_codes: bool,
+    /// Skip each merge at each step with this probability, in the training split only (BPE dropout).
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    bpe_dropout: f64,
+    /// Seed of --bpe-dropout.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
     /// Types seen fewer than N times become unknown.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threshold: u64,
@@ -125,7 +131,7 @@ struct Common {
 
 impl Common {
     /// These choices in place of a recipe's.
-    fn choose(&self, options: PrepareOptions, merges: usize) -> PrepareOptions {
+    fn choose(&self, options: PrepareOptions, merges: usize) -> anyhow::Result<PrepareOptions> {
         let learn = LearnOptions { merges, ..LearnOptions::default() };
         let pieces = match (merges, self.separate_codes) {
             (0, _) => Pieces::None,
@@ -133,7 +139,11 @@ impl Common {
             (_, false) => Pieces::Joint(learn),
         };
         let bad_utf8 = if self.replace_bad_utf8 { BadUtf8::Replace } else { BadUtf8::Error };
-        PrepareOptions { pieces, threshold: self.threshold, bad_utf8, ..options }
+        // The message has its cause in it already.
+        let dropout =
+            Dropout::new(self.bpe_dropout, self.seed).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let dropout = (self.bpe_dropout > 0.0).then_some(dropout);
+        Ok(PrepareOptions { pieces, dropout, threshold: self.threshold, bad_utf8, ..options })
     }
 }
 
@@ -148,7 +158,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 recipes::iwslt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
             let options = PrepareOptions {
                 joined_dictionary: args.joined_dictionary,
-                ..common.choose(options, args.bpe)
+                ..common.choose(options, args.bpe)?
             };
             work(common, &options, |stages| {
                 recipes::iwslt14_corpus(&args.archive, &options, |step| show(stages, step))
@@ -160,7 +170,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 recipes::wmt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
             let options = PrepareOptions {
                 joined_dictionary: !args.separate_dictionaries,
-                ..common.choose(options, args.bpe)
+                ..common.choose(options, args.bpe)?
             };
             let news = if args.icml17 { NewsCommentary::V9 } else { NewsCommentary::Newest };
             work(common, &options, |stages| {

@@ -108,11 +108,12 @@ impl Parallel {
             clean: (!self.no_clean).then_some((clean, CleanWhen::BeforePieces)),
             hold_out: HoldOut::Sizes { valid: self.valid_size, test: self.test_size },
             pieces: Pieces::None,
+            dropout: None,
             joined_dictionary: self.joined_dictionary,
             threshold: 0,
             bad_utf8: BadUtf8::Error,
         };
-        let options = self.common.choose(options, self.bpe);
+        let options = self.common.choose(options, self.bpe)?;
         Ok(match &self.tokenizer {
             Some(path) => PrepareOptions { pieces: Pieces::Tokenizer(path.clone()), ..options },
             None => options,
