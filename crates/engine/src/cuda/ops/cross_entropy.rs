@@ -48,12 +48,9 @@ impl Vocabulary {
 
     /// The types of each product. cuBLASLt is slow where a dimension along which it reads or writes is no multiple of
     /// 16 bytes: a large vocabulary leaves its last few types to another product.
-    fn parts(self) -> Vec<Range<usize>> {
-        let even = self.types / 8 * 8;
-        match self.types < LARGE || even == self.types {
-            true => vec![0..self.types],
-            false => vec![0..even, even..self.types],
-        }
+    fn parts(self) -> impl Iterator<Item = Range<usize>> {
+        let even = if self.types < LARGE { self.types } else { self.types / 8 * 8 };
+        [0..even, even..self.types].into_iter().filter(|part| !part.is_empty())
     }
 
     fn rows(self, gpu: &Gpu, part: &Range<usize>) -> Factor {

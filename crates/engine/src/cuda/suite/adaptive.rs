@@ -78,7 +78,7 @@ impl Sizes {
         Rng::new(17, 0).stream(stream).bits16(0, &mut bits);
         let word = |(i, &bits): (usize, &u16)| {
             let band = bands.range((i * i + i / 3) % count);
-            let place = if words.one { 0 } else { usize::from(bits) * band.len() >> 16 };
+            let place = if words.one { 0 } else { (usize::from(bits) * band.len()) >> 16 };
             (band.start + place) as u32
         };
         bits.iter().enumerate().map(word).collect()
