@@ -102,20 +102,22 @@ def corpus_row(columns, flags, make, nrefs, width, samples=1):
     return f"--sys sys1 --ref ref1 --width {width} {flags}", line
 
 
-def paired_row(columns, flags, make, nrefs, width, samples):
+def paired_row(columns, flags, make, nrefs, width, samples, test_type="bs"):
     systems = [(name, columns[i]) for i, name in enumerate(FILES[:2])]
-    test = PairedTest(systems, {"metric": make()}, columns[2 : 2 + nrefs], test_type="bs", n_samples=samples)
+    test = PairedTest(systems, {"metric": make()}, columns[2 : 2 + nrefs], test_type=test_type, n_samples=samples)
     signatures, results = test()
     names = results.pop("System")
     ((metric, results),) = results.items()
     lines = [f"{metric}|{signatures[metric]}"]
     for name, result in zip(names, results):
-        line = f"{name}  {result.score:.{width}f} ({result.mean:.{width}f} ± {result.ci:.{width}f})"
+        line = f"{name}  {result.score:.{width}f}"
+        if result.mean is not None:
+            line += f" ({result.mean:.{width}f} ± {result.ci:.{width}f})"
         if result.p_value is not None:
             line += f" (p = {result.p_value:.4f})" + ("" if result.p_value > 0.05 else "*")
         lines.append(line)
     flags += " --ref ref2" if nrefs == 2 else ""
-    return f"--sys sys1 --sys sys2 --ref ref1 --width {width} {flags} --paired-bs --samples {samples}", "\n".join(lines)
+    return f"--sys sys1 --sys sys2 --ref ref1 --width {width} {flags} --paired-{test_type} --samples {samples}", "\n".join(lines)
 
 
 def scores(rows, everything: bool):
@@ -127,6 +129,7 @@ def scores(rows, everything: bool):
         if everything or i % 4 == 0:
             yield corpus_row(columns, flags, make, 2 - i % 2, 5, 300)
             yield paired_row(columns, flags, make, 2 - i % 2, 5, 1000 if everything else 400)
+            yield paired_row(columns, flags, make, 2 - i % 2, 5, 1000 if everything else 400, "ar")
 
 
 def write(folder: pathlib.Path, rows):

@@ -65,10 +65,10 @@ impl TextFile {
 
     pub(crate) fn finish(mut self) -> Result<()> {
         let aside = aside(&self.path);
-        if let Some(mut out) = self.out.take() {
-            out.flush().map_err(Error::io("write", &aside))?;
-        }
-        fs::rename(&aside, &self.path).map_err(Error::io("rename", &aside))
+        let flushed = self.out.as_mut().map_or(Ok(()), Write::flush).map_err(Error::io("write", &aside));
+        flushed.and_then(|()| fs::rename(&aside, &self.path).map_err(Error::io("rename", &aside)))?;
+        self.out = None;
+        Ok(())
     }
 }
 

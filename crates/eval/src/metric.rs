@@ -16,7 +16,7 @@ use crate::bleu::{
 };
 use crate::chrf::{ChrfConfig, Orders};
 use crate::precision::Precision;
-use crate::significance::{Interval, Resampling};
+use crate::significance::{Interval, Method, Resampling};
 use crate::ter::TerConfig;
 
 /// A segment came without any reference.
@@ -137,12 +137,16 @@ impl Counted {
     /// The score of the corpus; 0 before the first segment.
     #[must_use]
     pub fn score(&self) -> f64 {
-        let sum = self.sum();
+        self.score_of(&self.sum())
+    }
+
+    /// The score of a corpus with these statistics.
+    pub(crate) fn score_of(&self, sum: &[f64]) -> f64 {
         match &self.metric {
             _ if sum.is_empty() => 0.0,
-            Metric::Bleu(config) => self.bleu_of(*config, &sum).score,
-            Metric::Chrf(config) => config.score(&sum, Precision::Double),
-            Metric::Ter(config) => config.score(&sum, Precision::Double),
+            Metric::Bleu(config) => self.bleu_of(*config, sum).score,
+            Metric::Chrf(config) => config.score(sum, Precision::Double),
+            Metric::Ter(config) => config.score(sum, Precision::Double),
         }
     }
 
@@ -162,7 +166,10 @@ impl Counted {
     /// sacreBLEU's signature, with the resampling where there was one.
     #[must_use]
     pub fn signature(&self, resampling: Option<Resampling>) -> String {
-        let resampling = resampling.map_or(String::new(), |r| format!("|bs:{}|seed:{}", r.samples, r.seed));
+        let resampling = resampling.map_or(String::new(), |r| {
+            let method = if r.method == Method::Bootstrap { "bs" } else { "ar" };
+            format!("|{method}:{}|seed:{}", r.samples, r.seed)
+        });
         let (references, settings) = (self.references, self.metric.settings());
         format!("nrefs:{references}{resampling}|{settings}|version:{SACREBLEU_VERSION}")
     }

@@ -34,7 +34,7 @@ Straight from a model, with the share of translations that are exactly right:
 
 Three metrics of two systems, and whether the second differs from the first by more than chance:
 
-    mae score --sys base.txt --sys mae.txt --ref ref.txt --metric bleu,chrf,ter --paired-bs
+    mae score --sys base.txt --sys mae.txt --ref ref.txt --metric bleu,chrf,ter --paired-bs     # or --paired-ar
 
 Compare scores only where their signatures are equal; tokenised and detokenised BLEU are different numbers.";
 

@@ -1,10 +1,13 @@
-//! How far scores can be trusted: bootstrap resampling (Koehn, 2004) as sacreBLEU does it.
+//! How far scores can be trusted: bootstrap resampling (Koehn, 2004) and approximate randomisation (Riezler and Maxwell,
+//! 2005) as sacreBLEU does them.
 //!
 //! A resample draws as many segments as the corpus has, with replacement. The spread of the scores of many resamples
 //! gives a confidence interval; the spread of the differences between two systems, how likely a difference as large as
-//! theirs comes about by chance. The random numbers and the rounding are numpy's, so that the digits are sacreBLEU's.
+//! theirs comes about by chance. Randomisation swaps the translations of two systems at random instead, segment by segment:
+//! if they do not differ, the scores differ as much as before in many such trials. The random numbers and the rounding are numpy's, so that the digits are sacreBLEU's.
 
 mod pcg64;
+mod randomization;
 
 #[cfg(test)]
 mod tests;
@@ -14,6 +17,7 @@ use thiserror::Error;
 use crate::metric::Counted;
 use crate::precision::Precision;
 use pcg64::Pcg64;
+pub use randomization::paired_randomization;
 
 /// What cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -26,10 +30,21 @@ pub enum SignificanceError {
     Mismatch,
 }
 
+/// What is done to the corpus again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Segments are drawn with replacement.
+    Bootstrap,
+    /// Translations of two systems are swapped.
+    Randomization,
+}
+
 /// How resamples are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resampling {
-    /// The number of resamples.
+    /// What is done.
+    pub method: Method,
+    /// The number of resamples, or of trials.
     pub samples: usize,
     /// Where the random numbers begin.
     pub seed: u64,
@@ -38,7 +53,7 @@ pub struct Resampling {
 impl Default for Resampling {
     /// sacreBLEU's: 1000 resamples from the seed 12345.
     fn default() -> Self {
-        Self { samples: 1000, seed: 12345 }
+        Self { method: Method::Bootstrap, samples: 1000, seed: 12345 }
     }
 }
 
@@ -56,8 +71,8 @@ pub struct Interval {
 pub struct Comparison {
     /// The system's score.
     pub score: f64,
-    /// Its confidence interval.
-    pub interval: Interval,
+    /// Its confidence interval, from the bootstrap.
+    pub interval: Option<Interval>,
     /// The probability of such a difference by chance; none for the baseline itself.
     pub p_value: Option<f64>,
 }
@@ -77,14 +92,18 @@ pub fn paired_bootstrap(
 ) -> Result<Vec<Comparison>, SignificanceError> {
     let Some((baseline, others)) = systems.split_first() else { return Ok(Vec::new()) };
     let (score, scores) = (baseline.score(), Scores::draw(baseline, resampling)?);
-    let mut comparisons = vec![Comparison { score, interval: scores.interval(), p_value: None }];
+    let mut comparisons = vec![Comparison { score, interval: Some(scores.interval()), p_value: None }];
     for system in others {
         if system.metric() != baseline.metric() || system.rows().len() != baseline.rows().len() {
             return Err(SignificanceError::Mismatch);
         }
         let (system_score, system_scores) = (system.score(), Scores::draw(system, resampling)?);
         let p_value = Some(system_scores.p_value(&scores, (score - system_score).abs()));
-        comparisons.push(Comparison { score: system_score, interval: system_scores.interval(), p_value });
+        comparisons.push(Comparison {
+            score: system_score,
+            interval: Some(system_scores.interval()),
+            p_value,
+        });
     }
     Ok(comparisons)
 }
@@ -97,7 +116,10 @@ struct Scores {
 
 impl Scores {
     /// Equal seeds draw the same segments of every system: that makes the test a paired one.
-    fn draw(counted: &Counted, Resampling { samples, seed }: Resampling) -> Result<Self, SignificanceError> {
+    fn draw(
+        counted: &Counted,
+        Resampling { samples, seed, .. }: Resampling,
+    ) -> Result<Self, SignificanceError> {
         let rows: Vec<Vec<f32>> =
             counted.rows().iter().map(|row| row.iter().map(|&value| value as f32).collect()).collect();
         let Some(first) = rows.first().filter(|_| samples > 0) else {

@@ -27,7 +27,7 @@ impl Pcg64 {
     }
 
     /// 32 random bits: the lower half of a 64-bit number, then its upper half.
-    fn next(&mut self) -> u32 {
+    pub(super) fn next(&mut self) -> u32 {
         if let Some(half) = self.high_half.take() {
             return half;
         }

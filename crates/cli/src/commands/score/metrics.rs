@@ -7,7 +7,9 @@ use anyhow::{bail, ensure};
 use mae_eval::bleu::ExactMatch;
 use mae_eval::chrf::{ChrfConfig, Orders};
 use mae_eval::metric::{Counted, Metric, NoReference};
-use mae_eval::significance::{Comparison, Resampling, confidence, paired_bootstrap};
+use mae_eval::significance::{
+    Comparison, Method, Resampling, confidence, paired_bootstrap, paired_randomization,
+};
 use mae_eval::ter::TerConfig;
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -62,9 +64,12 @@ pub struct MetricArgs {
     /// Compare each system with the first --sys by the paired bootstrap test.
     #[arg(long, conflicts_with_all = ["multi_bleu", "fairseq", "confidence"])]
     paired_bs: bool,
-    /// How many resamples to draw.
-    #[arg(long, value_name = "N", default_value_t = 1000, visible_aliases = ["confidence-n", "paired-bs-n"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    samples: u32,
+    /// Compare each system with the first --sys by approximate randomisation: translations are swapped.
+    #[arg(long, conflicts_with_all = ["multi_bleu", "fairseq", "confidence", "paired_bs"])]
+    paired_ar: bool,
+    /// How many resamples to draw [default: 1000], or trials to make with --paired-ar [default: 10000].
+    #[arg(long, value_name = "N", visible_aliases = ["confidence-n", "paired-bs-n", "paired-ar-n"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    samples: Option<u32>,
     /// Where the random numbers begin; sacreBLEU's with the default.
     #[arg(long, value_name = "SEED", default_value_t = 12345)]
     seed: u64,
@@ -73,11 +78,17 @@ pub struct MetricArgs {
 impl MetricArgs {
     /// Whether corpora are resampled.
     pub fn resamples(&self) -> bool {
-        self.confidence || self.paired_bs
+        self.confidence || self.is_paired()
+    }
+
+    fn is_paired(&self) -> bool {
+        self.paired_bs || self.paired_ar
     }
 
     fn resampling(&self) -> Resampling {
-        Resampling { samples: self.samples as usize, seed: self.seed }
+        let (method, usual) =
+            if self.paired_ar { (Method::Randomization, 10_000) } else { (Method::Bootstrap, 1000) };
+        Resampling { method, samples: self.samples.unwrap_or(usual) as usize, seed: self.seed }
     }
 }
 
@@ -109,7 +120,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let systems = args.sys.len();
     ensure!(systems == 1 || !(args.multi_bleu || args.fairseq), "tokenised BLEU is of one --sys only");
     ensure!(systems == 1 || !args.exact, "--exact is of one --sys only");
-    ensure!(systems > 1 || !args.more.paired_bs, "--paired-bs compares systems: give --sys more than once");
+    ensure!(
+        systems > 1 || !args.more.is_paired(),
+        "--paired-bs and --paired-ar compare systems: give --sys more than once"
+    );
     ensure!(systems == 1 || !args.more.confidence, "use --paired-bs for the intervals of several systems");
     let segments = read(args)?;
     let mut texts = Vec::new();
@@ -193,8 +207,13 @@ fn single(args: &Args, name: MetricName, counted: &Counted) -> anyhow::Result<(S
 /// Several systems: the signature, and below it a row for each.
 fn table(args: &Args, name: MetricName, counted: &[Counted]) -> anyhow::Result<(String, Value)> {
     let digits = args.width.into();
-    let compared = if args.more.paired_bs {
-        paired_bootstrap(counted, args.more.resampling())?.into_iter().map(Some).collect()
+    let resampling = args.more.resampling();
+    let compared = if args.more.is_paired() {
+        let compared = match resampling.method {
+            Method::Bootstrap => paired_bootstrap(counted, resampling)?,
+            Method::Randomization => paired_randomization(counted, resampling)?,
+        };
+        compared.into_iter().map(Some).collect()
     } else {
         vec![None; counted.len()]
     };
@@ -213,8 +232,10 @@ fn table(args: &Args, name: MetricName, counted: &[Counted]) -> anyhow::Result<(
         text += &format!("\n{system:<widest$}  {score:.digits$}");
         let mut row = json!({ "system": system, "score": score });
         if let Some(Comparison { interval, p_value, .. }) = compared {
-            text += &format!(" ({:.digits$} ± {:.digits$})", interval.mean, interval.half_width);
-            row["confidence"] = json!({ "mean": interval.mean, "half_width": interval.half_width });
+            if let Some(interval) = interval {
+                text += &format!(" ({:.digits$} ± {:.digits$})", interval.mean, interval.half_width);
+                row["confidence"] = json!({ "mean": interval.mean, "half_width": interval.half_width });
+            }
             row["p_value"] = json!(p_value);
             if let Some(p) = p_value {
                 text += &format!(" (p = {p:.4}){}", if p > 0.05 { "" } else { "*" });
@@ -236,7 +257,7 @@ fn object(args: &Args, name: MetricName, counted: &Counted) -> Value {
     let resampling = args.more.resamples().then(|| args.more.resampling());
     object["name"] = json!(counted.metric().name());
     object["signature"] = json!(counted.signature(resampling));
-    if let Some(Resampling { samples, seed }) = resampling {
+    if let Some(Resampling { samples, seed, .. }) = resampling {
         object["resampling"] = json!({ "samples": samples, "seed": seed });
     }
     object
