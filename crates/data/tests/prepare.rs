@@ -184,6 +184,7 @@ fn wmt14_is_cleaned_after_pieces() {
 
 fn plain(folder: &Folder) -> PrepareOptions {
     PrepareOptions {
+        dropout: None,
         source_lang: "xx".into(),
         target_lang: "yy".into(),
         out: folder.path("out"),
