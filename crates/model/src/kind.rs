@@ -24,6 +24,8 @@ pub trait Config: Clone + Debug + PartialEq + Serialize + DeserializeOwned {
 
     /// A named architecture.
     fn named(arch: &str) -> Result<Self>;
+    /// The architecture this began as.
+    fn name(&self) -> &str;
     /// All faults at once.
     fn check(&self) -> Result<()>;
     /// How heads are mixed.
@@ -77,6 +79,10 @@ impl Config for ModelConfig {
         Self::arch(arch)
     }
 
+    fn name(&self) -> &str {
+        &self.arch
+    }
+
     fn check(&self) -> Result<()> {
         self.check()
     }
@@ -112,6 +118,10 @@ impl Config for LmConfig {
 
     fn named(arch: &str) -> Result<Self> {
         Self::arch(arch)
+    }
+
+    fn name(&self) -> &str {
+        &self.arch
     }
 
     fn check(&self) -> Result<()> {
