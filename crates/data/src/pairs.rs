@@ -227,7 +227,9 @@ pub fn detect_languages(folder: impl AsRef<Path>) -> Result<(String, String)> {
         1 => Ok(pairs.remove(0)),
         0 => {
             let what = match TextDataset::is_in(folder) {
-                true => "holds one text, for language models (train --task language_modeling, eval-lm), and no parallel text",
+                true => {
+                    "holds one text, for language models (train --task language_modeling, eval-lm), and no parallel text"
+                }
                 false => {
                     "holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); run `preprocess` first"
                 }

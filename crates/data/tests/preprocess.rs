@@ -68,7 +68,7 @@ fn joined_and_given_dictionaries() {
     let folder = corpus();
     let joined = PreprocessOptions { joined_dictionary: true, ..options(&folder) };
     let report = run(&joined).unwrap();
-    assert_eq!(report.src_vocab, report.tgt_vocab);
+    assert_eq!(Some(report.src_vocab), report.tgt_vocab);
     assert_eq!(folder.read("bin/dict.de.txt"), folder.read("bin/dict.en.txt"));
 
     let dict = Some(folder.path("bin/dict.de.txt"));

@@ -41,7 +41,13 @@ pub struct Args {
     #[arg(short, long, value_name = "SRC", required_unless_present = "only_source")]
     source_lang: Option<String>,
     /// Target language: the ending of its files, e.g. `en`.
-    #[arg(short, long, value_name = "TGT", required_unless_present = "only_source", conflicts_with = "only_source")]
+    #[arg(
+        short,
+        long,
+        value_name = "TGT",
+        required_unless_present = "only_source",
+        conflicts_with = "only_source"
+    )]
     target_lang: Option<String>,
     /// One text alone, for language models: reads PREFIX (with -s PREFIX.SRC), writes dict.txt and SPLIT.{bin,idx}.
     #[arg(long)]
@@ -222,7 +228,10 @@ impl Args {
             bpe: self.segmentation(),
             dropout: (self.bpe_dropout > 0.0).then_some(dropout),
             bad_utf8,
-            empty: Policies { train: self.empty_train.map_or(base.empty.train, Into::into), eval: self.empty_eval.into() },
+            empty: Policies {
+                train: self.empty_train.map_or(base.empty.train, Into::into),
+                eval: self.empty_eval.into(),
+            },
             max_line_tokens: self.max_line_tokens,
             too_long: Policies { train: self.long_train.into(), eval: self.long_eval.into() },
             ..base

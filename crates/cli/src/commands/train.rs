@@ -132,7 +132,9 @@ fn layers(args: &Args) -> Result<Vec<Table>> {
     layers.extend(over);
     let found = task(&layers);
     if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-        bail!("--task asks for a {wanted}, the recipe {recipe} and the flags for a {found}; see --list-recipes");
+        bail!(
+            "--task asks for a {wanted}, the recipe {recipe} and the flags for a {found}; see --list-recipes"
+        );
     }
     Ok(layers)
 }

@@ -157,7 +157,10 @@ impl Flags {
             ("train.min_lr", self.min_lr.map(float)),
             ("train.tokens_per_sample", self.tokens_per_sample.as_ref().map(|v| text(v))),
             ("train.sample_break_mode", self.sample_break_mode.clone()),
-            ("model.adaptive_softmax_cutoff", self.adaptive_softmax_cutoff.as_ref().map(|v| format!("[{v}]"))),
+            (
+                "model.adaptive_softmax_cutoff",
+                self.adaptive_softmax_cutoff.as_ref().map(|v| format!("[{v}]")),
+            ),
             ("train.gate_every_updates", self.gate_every_updates.as_ref().map(|v| text(v))),
             ("train.warmup_updates", self.warmup_updates.as_ref().map(|v| text(v))),
             ("train.weight_decay", self.weight_decay.as_ref().map(|v| text(v))),

@@ -22,7 +22,12 @@ pub trait Material: Sized {
     /// Opens the sets of a folder.
     fn open(args: &Args, folder: &Path, config: &TrainConfig) -> Result<Self>;
     /// A model for them with initial values.
-    fn model(&self, config: &<Self::Model as Model>::Config, device: &Device, seed: u64) -> Result<Self::Model>;
+    fn model(
+        &self,
+        config: &<Self::Model as Model>::Config,
+        device: &Device,
+        seed: u64,
+    ) -> Result<Self::Model>;
     /// Training set and development set.
     fn corpora(&self) -> (&dyn Corpus, Option<&dyn Corpus>);
     /// Dictionaries and codes, to store with the model.
@@ -84,7 +89,8 @@ impl Material for Pairs {
 
     fn validator(&self, config: &TrainConfig) -> Option<Box<dyn Validator + '_>> {
         let (valid, beam) = (self.valid.as_ref()?, config.eval_bleu_beam);
-        (beam > 0).then(|| Box::new(BleuValidator::new(valid, self.codes.as_ref(), beam)) as Box<dyn Validator>)
+        (beam > 0)
+            .then(|| Box::new(BleuValidator::new(valid, self.codes.as_ref(), beam)) as Box<dyn Validator>)
     }
 
     fn size(&self, subset: f64) -> String {
