@@ -173,7 +173,7 @@ impl Args {
             let tokens: Vec<&str> =
                 found.tokens.iter().map(|&token| folder.dictionary.symbol(token)).collect();
             let object = json!({
-                "prompt": line, "text": whole, "tokens": tokens, "log_probs": found.log_probs,
+                "prompt": line, "text": whole, "tokens": tokens, "logprobs": found.log_probs,
                 "ended": found.tokens.last() == Some(&EOS)
             });
             serde_json::to_writer(&mut *out, &object)?;

@@ -199,7 +199,7 @@ fn write_log_probs(path: &Path, data: &TextDataset, log_probs: &[f32]) -> Result
         let (of_line, after) = rest.split_at(ids.len());
         rest = after;
         let tokens: Vec<&str> = ids.iter().map(|&id| data.vocab.symbol(id)).collect();
-        serde_json::to_writer(&mut out, &json!({ "line": i, "tokens": tokens, "log_probs": of_line }))?;
+        serde_json::to_writer(&mut out, &json!({ "line": i, "tokens": tokens, "logprobs": of_line }))?;
         writeln!(out)?;
     }
     out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
