@@ -9,8 +9,8 @@ mod stream;
 
 use clap::{Parser, Subcommand};
 
-/// Translation models whose attention is a gated mixture of experts (MAE, ACL 2020): prepare text, train, translate
-/// and score with one program.
+/// Translation and language models whose attention is a gated mixture of experts (MAE, ACL 2020): prepare text, train,
+/// translate and score with one program.
 #[derive(Parser)]
 #[command(name = "mae", version, propagate_version = true, max_term_width = 100)]
 struct Cli {
@@ -36,6 +36,8 @@ enum Command {
     Validate(commands::validate::Args),
     Generate(commands::generate::Args),
     Interactive(commands::interactive::Args),
+    EvalLm(commands::eval_lm::Args),
+    Continue(commands::continuation::Args),
     Score(commands::score::Args),
     Average(commands::average::Args),
     Bench(commands::bench::Args),
@@ -122,6 +124,8 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Validate(args) => commands::validate::run(args),
         Command::Generate(args) => commands::generate::run(args),
         Command::Interactive(args) => commands::interactive::run(args),
+        Command::EvalLm(args) => commands::eval_lm::run(args),
+        Command::Continue(args) => commands::continuation::run(args),
         Command::Score(args) => commands::score::run(args),
         Command::Average(args) => commands::average::run(args),
         Command::Bench(args) => commands::bench::run(args),

@@ -27,6 +27,15 @@ recipes![
     "wmt14-big-mae15",
     "multi30k-base",
     "multi30k-mae7",
+    "wiki103-base",
+    "wiki103-nobcd",
+    "wiki103-uni-mae7",
+    "wiki103-mae7",
+    "wiki103-mae6",
+    "wiki-small-base",
+    "wiki-small-mae7",
+    "wikitext2-base",
+    "wikitext2-mae7",
 ];
 
 /// The tables of a recipe, bottom first: what it extends, then itself. `name` is one of ours or a file.
@@ -94,15 +103,28 @@ pub fn system(name: &str, heads: usize) -> Result<Table> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mae_model::config::Mixture;
+    use mae_model::folder::Task;
+    use mae_model::{Config, LmConfig, ModelConfig};
     use mae_train::RunConfig;
+    use mae_train::config::task;
+
+    fn mixture<C: Config>(name: &str) -> Mixture {
+        let config =
+            RunConfig::<C>::from_layers(&layers(name).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        config.model.mixture().clone()
+    }
 
     #[test]
     fn every_recipe_is_valid() {
         for name in names() {
-            let config =
-                RunConfig::from_layers(&layers(name).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let mixture = match task(&layers(name).unwrap()) {
+                Task::Translation => mixture::<ModelConfig>(name),
+                Task::LanguageModeling => mixture::<LmConfig>(name),
+            };
+            assert_eq!(name.starts_with("wiki"), task(&layers(name).unwrap()) == Task::LanguageModeling);
             if name.ends_with("mae6") {
-                assert_eq!(config.model.mixture.dropped_heads, 2, "{name}");
+                assert_eq!(mixture.dropped_heads, 2, "{name}");
             }
         }
     }

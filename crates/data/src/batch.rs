@@ -1,7 +1,38 @@
 //! Packed batches: the ids of all sentences end to end, and where each starts. No padding anywhere.
 
+use crate::blocks::Blocks;
 use crate::pairs::{ParallelDataset, Sentences};
 use crate::vocab::EOS;
+
+/// What batches are packed from: pairs of sentences, or blocks of a text.
+pub trait Corpus: Sync {
+    /// Source and target tokens of each pair, or 0 and the tokens of each block: what a
+    /// [`BatchSampler`](crate::BatchSampler) asks for.
+    fn lengths(&self) -> Vec<(u32, u32)>;
+
+    /// Packs the given ones, in the given order.
+    fn pack(&self, ids: &[u32]) -> PackedBatch;
+}
+
+impl Corpus for ParallelDataset {
+    fn lengths(&self) -> Vec<(u32, u32)> {
+        self.lengths()
+    }
+
+    fn pack(&self, ids: &[u32]) -> PackedBatch {
+        PackedBatch::from_pairs(self, ids)
+    }
+}
+
+impl Corpus for Blocks {
+    fn lengths(&self) -> Vec<(u32, u32)> {
+        self.lengths()
+    }
+
+    fn pack(&self, ids: &[u32]) -> PackedBatch {
+        self.pack(ids)
+    }
+}
 
 /// A batch of sentence pairs, of sources alone (then `prev` and `tgt` are empty), or of blocks for a language model (then
 /// `src` is empty).

@@ -14,7 +14,8 @@ use crate::pairs::Sentences;
 use crate::vocab::EOS;
 
 /// Where blocks end; fairseq's `--sample-break-mode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BreakMode {
     /// Every block is full, wherever sentences end.
     #[default]

@@ -9,6 +9,7 @@
 //! | [`segmentation`] | codes or tokeniser of a folder: text to pieces and back |
 //! | [`dataset`] | memory-mapped token ids in fairseq's `.bin`/`.idx` format |
 //! | [`pairs`] | two sides with their vocabularies: a binarised folder, or lines in memory |
+//! | [`text`] | one text with its vocabulary, for language models |
 //! | [`sampler`] | which sentences make a batch, from (seed, epoch) alone |
 //! | `frozen`, `mersenne` | fairseq's batches in fairseq's order, with numpy's random numbers |
 //! | [`batch`] | packed batches: ids end to end, no padding |
@@ -36,10 +37,11 @@ pub mod prepare;
 pub mod preprocess;
 pub mod sampler;
 pub mod segmentation;
+pub mod text;
 pub mod tokenizer;
 pub mod vocab;
 
-pub use batch::PackedBatch;
+pub use batch::{Corpus, PackedBatch};
 pub use blocks::{BlockOptions, Blocks, BreakMode};
 pub use bpe::Bpe;
 pub use dataset::{DatasetWriter, IndexedDataset};
@@ -49,5 +51,6 @@ pub use pairs::{MemoryDataset, ParallelDataset, Sentences};
 pub use preprocess::{PreprocessOptions, preprocess};
 pub use sampler::{BatchSampler, SamplerOptions};
 pub use segmentation::{Segmentation, Segmenter};
+pub use text::TextDataset;
 pub use tokenizer::Tokenizer;
 pub use vocab::{BOS, EOS, PAD, UNK, Vocab};

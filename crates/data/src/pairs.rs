@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use crate::dataset::IndexedDataset;
 use crate::error::{Error, Result};
+use crate::text::TextDataset;
 use crate::vocab::{EOS, Vocab};
 
 /// Sentences of token ids held in memory, end to end.
@@ -225,8 +226,14 @@ pub fn detect_languages(folder: impl AsRef<Path>) -> Result<(String, String)> {
     match pairs.len() {
         1 => Ok(pairs.remove(0)),
         0 => {
-            let what =
-                "holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); run `preprocess` first";
+            let what = match TextDataset::is_in(folder) {
+                true => {
+                    "holds one text, for language models (train --task language_modeling, eval-lm), and no parallel text"
+                }
+                false => {
+                    "holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); run `preprocess` first"
+                }
+            };
             Err(Error::dataset(folder, what))
         }
         _ => {
@@ -238,7 +245,7 @@ pub fn detect_languages(folder: impl AsRef<Path>) -> Result<(String, String)> {
 }
 
 /// Every sentence must end in `EOS` and have no id outside the vocabulary.
-fn check_ids(dataset: &IndexedDataset, vocab: &Vocab) -> Result<()> {
+pub(crate) fn check_ids(dataset: &IndexedDataset, vocab: &Vocab) -> Result<()> {
     let size = vocab.len();
     let wrong = dataset.find_wrong(|ids| match ids.iter().find(|&&id| id as usize >= size) {
         Some(id) => Some(format!(

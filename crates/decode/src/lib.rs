@@ -7,6 +7,7 @@
 //! | `sentence` | the search for one sentence: who ends, who lives on |
 //! | `choice` | forced prefixes, no repetitions, diverse groups and sampling, on the host |
 //! | [`sampling`] | drawing a token from a row of log-probabilities |
+//! | [`continuation`] | a language model that goes on writing |
 //! | [`hypothesis`] | a finished translation with its score |
 //! | [`mod@reference`] | log-probabilities of given translations, by one full pass |
 //! | [`gates`] | what the gates said |
@@ -15,6 +16,7 @@
 
 pub mod beam;
 mod choice;
+pub mod continuation;
 pub mod gates;
 pub mod hypothesis;
 pub mod options;
@@ -23,6 +25,7 @@ pub mod sampling;
 mod sentence;
 
 pub use beam::{Searcher, search};
+pub use continuation::{Continuation, ContinueOptions, Prompt, continue_texts};
 pub use gates::{Gates, SentenceGates, gates_of};
 pub use hypothesis::Hypothesis;
 pub use options::{Choice, InvalidOptions, SearchOptions};

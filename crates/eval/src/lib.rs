@@ -8,6 +8,7 @@
 //! | [`ter`] | TER: the fewest edits, with shifts, that make a translation a reference |
 //! | [`metric`] | BLEU, chrF or TER behind one face: rows of statistics that add up, scores, signatures |
 //! | [`significance`] | confidence intervals and the paired bootstrap test, with numpy's random numbers |
+//! | [`perplexity`] | a language model on a text: log-probabilities with context, perplexities over several units |
 //! | [`translate`] | a set of sources to text, for scoring |
 //! | [`validator`] | BLEU of the development set while training |
 //! | [`gates`] | entropy of gates and the share of rows that each expert takes, per attention |
@@ -18,6 +19,7 @@ pub mod bleu;
 pub mod chrf;
 pub mod gates;
 pub mod metric;
+pub mod perplexity;
 mod precision;
 pub mod significance;
 pub mod ter;

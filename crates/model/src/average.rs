@@ -2,55 +2,120 @@
 
 use std::path::{Path, PathBuf};
 
-use mae_engine::Device;
+use mae_data::Vocab;
+use mae_engine::{Device, Params};
 
-use crate::folder::{self, ModelFolder};
+use crate::folder::{self, ModelFolder, SOURCE_DICT, TARGET_DICT, Task};
+use crate::lm::LmFolder;
+use crate::lm::folder::DICT;
 use crate::{Error, Result};
 
-/// A model whose parameters, running statistics included, are the means over the models in `folders`, summed in f64.
-/// They must have the same configuration and dictionaries.
-pub fn average(folders: &[PathBuf]) -> Result<ModelFolder> {
-    let [first, rest @ ..] = folders else {
+/// Writes to `output` a model whose parameters, running statistics included, are the means over the models in `folders`,
+/// summed in f64. They must be of one kind and have the same configuration and dictionaries.
+pub fn average(folders: &[PathBuf], output: &Path) -> Result<()> {
+    let [first, ..] = folders else {
         return Err(Error::Config(vec!["there is no model to average".into()]));
     };
-    let mut mean = ModelFolder::load(first, &Device::cpu())?;
+    match folder::task(first)? {
+        Task::Translation => mean::<ModelFolder>(folders)?.save(output),
+        Task::LanguageModeling => mean::<LmFolder>(folders)?.save(output),
+    }
+}
+
+/// A folder of either kind of model.
+trait Averaged: Sized {
+    fn load(path: &Path) -> Result<Self>;
+    fn params(&self) -> &Params;
+    fn params_mut(&mut self) -> &mut Params;
+    fn same_config(&self, other: &Self) -> bool;
+    /// File names, what they are, and the dictionaries.
+    fn dictionaries(&self) -> Vec<(&'static str, &'static str, &Vocab)>;
+}
+
+impl Averaged for ModelFolder {
+    fn load(path: &Path) -> Result<Self> {
+        Self::load(path, &Device::cpu())
+    }
+
+    fn params(&self) -> &Params {
+        self.model.params()
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        self.model.params_mut()
+    }
+
+    fn same_config(&self, other: &Self) -> bool {
+        self.model.config() == other.model.config()
+    }
+
+    fn dictionaries(&self) -> Vec<(&'static str, &'static str, &Vocab)> {
+        vec![
+            (SOURCE_DICT, "the source dictionary", &self.source),
+            (TARGET_DICT, "the target dictionary", &self.target),
+        ]
+    }
+}
+
+impl Averaged for LmFolder {
+    fn load(path: &Path) -> Result<Self> {
+        Self::load(path, &Device::cpu())
+    }
+
+    fn params(&self) -> &Params {
+        self.model.params()
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        self.model.params_mut()
+    }
+
+    fn same_config(&self, other: &Self) -> bool {
+        self.model.config() == other.model.config()
+    }
+
+    fn dictionaries(&self) -> Vec<(&'static str, &'static str, &Vocab)> {
+        vec![(DICT, "the dictionary", &self.dictionary)]
+    }
+}
+
+fn mean<F: Averaged>(folders: &[PathBuf]) -> Result<F> {
+    let mut mean = F::load(&folders[0])?;
     let mut sums: Vec<(String, Vec<f64>)> = mean
-        .model
         .params()
         .snapshot()
         .into_iter()
         .map(|(name, _, values)| (name, values.into_iter().map(f64::from).collect()))
         .collect();
-    for path in rest {
-        let other = ModelFolder::load(path, &Device::cpu())?;
-        check_alike(first, &mean, path, &other)?;
+    for path in &folders[1..] {
+        let other = F::load(path)?;
+        check_alike(&folders[0], &mean, path, &other)?;
         // The same configuration declares the same parameters in the same order.
-        for ((_, sum), (_, _, values)) in sums.iter_mut().zip(other.model.params().snapshot()) {
+        for ((_, sum), (_, _, values)) in sums.iter_mut().zip(other.params().snapshot()) {
             sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(value));
         }
     }
     let count = folders.len() as f64;
     for (name, sum) in sums {
         let values: Vec<f32> = sum.into_iter().map(|sum| (sum / count) as f32).collect();
-        mean.model.params_mut().set(&name, &values)?;
+        mean.params_mut().set(&name, &values)?;
     }
     Ok(mean)
 }
 
-fn check_alike(first: &Path, mean: &ModelFolder, path: &Path, other: &ModelFolder) -> Result<()> {
+fn check_alike<F: Averaged>(first: &Path, mean: &F, path: &Path, other: &F) -> Result<()> {
     let differs = |file: &str, what: &str| {
         let message =
             format!("{what} differs from that of {}; such models cannot be averaged", first.display());
         Err(Error::Parse { path: path.join(file), message })
     };
-    if mean.model.config() != other.model.config() {
+    if !mean.same_config(other) {
         return differs(folder::CONFIG, "the model");
     }
-    if mean.source != other.source {
-        return differs(folder::SOURCE_DICT, "the source dictionary");
-    }
-    if mean.target != other.target {
-        return differs(folder::TARGET_DICT, "the target dictionary");
+    for ((name, what, ours), (.., theirs)) in mean.dictionaries().into_iter().zip(other.dictionaries()) {
+        if ours != theirs {
+            return differs(name, what);
+        }
     }
     Ok(())
 }

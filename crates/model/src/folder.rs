@@ -8,12 +8,10 @@ use std::sync::Arc;
 use mae_data::{Segmentation, Vocab};
 use mae_engine::{Device, GroupSet, Params};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ModelConfig, Sharing};
-use crate::lm::LanguageModel;
-use crate::lm::folder::DICT;
+use crate::kind::{Config, Model};
 use crate::translator::Translator;
 use crate::{Error, Result};
 
@@ -35,7 +33,7 @@ pub enum Task {
     /// A [`Translator`].
     #[default]
     Translation,
-    /// A [`LanguageModel`].
+    /// A [`LanguageModel`](crate::LanguageModel).
     LanguageModeling,
 }
 
@@ -105,7 +103,7 @@ pub fn save(
     target: &Vocab,
     codes: Option<&Segmentation>,
 ) -> Result<()> {
-    Snapshot::of(model).save(folder, source, target, codes)
+    Snapshot::of(model).save(folder, &[(SOURCE_DICT, source), (TARGET_DICT, target)], codes)
 }
 
 /// A model's sizes and parameters on the host: what is left to do is writing, which another thread can.
@@ -117,38 +115,14 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// The model as it is now; waits for its device.
-    pub fn of(model: &Translator) -> Self {
-        Self::new(Task::Translation, model.config(), model.params())
+    pub fn of<M: Model>(model: &M) -> Self {
+        let file = ConfigFile { format: FORMAT, task: M::Config::TASK, model: model.config() };
+        let config = toml::to_string(&file).expect("a model configuration can always be written as TOML");
+        Self { config, tensors: model.params().snapshot() }
     }
 
-    /// The same of a language model.
-    pub fn of_lm(model: &LanguageModel) -> Self {
-        Self::new(Task::LanguageModeling, model.config(), model.params())
-    }
-
-    fn new(task: Task, model: &impl Serialize, params: &Params) -> Self {
-        let config = toml::to_string(&ConfigFile { format: FORMAT, task, model });
-        let config = config.expect("a model configuration can always be written as TOML");
-        Self { config, tensors: params.snapshot() }
-    }
-
-    /// Writes a model folder, each file aside and then renamed.
-    pub fn save(
-        &self,
-        folder: &Path,
-        source: &Vocab,
-        target: &Vocab,
-        codes: Option<&Segmentation>,
-    ) -> Result<()> {
-        self.write(folder, &[(SOURCE_DICT, source), (TARGET_DICT, target)], codes)
-    }
-
-    /// Writes the folder of a language model, each file aside and then renamed.
-    pub fn save_lm(&self, folder: &Path, dict: &Vocab, codes: Option<&Segmentation>) -> Result<()> {
-        self.write(folder, &[(DICT, dict)], codes)
-    }
-
-    fn write(&self, folder: &Path, dicts: &[(&str, &Vocab)], codes: Option<&Segmentation>) -> Result<()> {
+    /// Writes a model folder with these dictionaries by their file names, each file aside and then renamed.
+    pub fn save(&self, folder: &Path, dicts: &[(&str, &Vocab)], codes: Option<&Segmentation>) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
         write_tensors(&folder.join(WEIGHTS), &self.tensors, BTreeMap::new())?;
         write_aside(&folder.join(CONFIG), self.config.as_bytes())?;
@@ -184,11 +158,18 @@ pub fn check_sharing(config: &ModelConfig, source: &Vocab, target: &Vocab) -> Re
     Ok(())
 }
 
-/// Reads `config.toml` of a translation model.
-pub fn load_config(folder: &Path) -> Result<ModelConfig> {
-    let config: ModelConfig = read_config(folder, Task::Translation)?;
-    config.check()?;
-    Ok(config)
+/// Reads `config.toml`, which must be of the wanted kind of model.
+pub fn load_config<C: Config>(folder: &Path) -> Result<C> {
+    let path = folder.join(CONFIG);
+    let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+    let parse = |message: String| Error::Parse { path: path.clone(), message };
+    let (found, wanted) = (header(&path, &text)?.task, C::TASK);
+    if found != wanted {
+        return Err(parse(format!("this is the folder of a {found}; a {wanted} is needed here")));
+    }
+    let file: ConfigFile<C> = toml::from_str(&text).map_err(|e| parse(e.to_string()))?;
+    file.model.check()?;
+    Ok(file.model)
 }
 
 /// What the model in `folder` is for.
@@ -196,19 +177,6 @@ pub fn task(folder: &Path) -> Result<Task> {
     let path = folder.join(CONFIG);
     let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
     Ok(header(&path, &text)?.task)
-}
-
-/// Reads `[model]` of a `config.toml` that must be for `wanted`.
-pub(crate) fn read_config<M: DeserializeOwned>(folder: &Path, wanted: Task) -> Result<M> {
-    let path = folder.join(CONFIG);
-    let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
-    let parse = |message: String| Error::Parse { path: path.clone(), message };
-    let Header { task, .. } = header(&path, &text)?;
-    if task != wanted {
-        return Err(parse(format!("this is the folder of a {task}; a {wanted} is needed here")));
-    }
-    let file: ConfigFile<M> = toml::from_str(&text).map_err(|e| parse(e.to_string()))?;
-    Ok(file.model)
 }
 
 fn header(path: &Path, text: &str) -> Result<Header> {

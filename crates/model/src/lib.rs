@@ -13,6 +13,7 @@
 //! | [`translator`] | the translation model: training pass, loss |
 //! | [`stepping`] | the decoder one token at a time, with cached keys, values and gate sums |
 //! | [`lm`] | the language model, with a vocabulary cut into bands; its configuration, stepping and folder |
+//! | [`kind`] | what both kinds of models have in common, for training and files |
 //! | [`average`] | the mean of several checkpoints |
 //! | [`folder`] | `model.safetensors`, `config.toml` and dictionaries: the format that outsiders can write |
 
@@ -25,6 +26,7 @@ pub mod folder;
 pub mod gate;
 pub mod groups;
 pub mod init;
+pub mod kind;
 mod limits;
 pub mod lm;
 pub mod stack;
@@ -34,6 +36,7 @@ pub mod translator;
 pub use attention::{Draws, ExpertMode, SearchRoom};
 pub use config::ModelConfig;
 pub use error::{Error, Result};
+pub use kind::{Config, Model};
 pub use lm::{LanguageModel, LmConfig};
 pub use stepping::DecoderState;
 pub use translator::{BatchShape, DeviceBatch, Probe, Translator};

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use mae_data::Segmentation;
-use mae_data::Vocab;
-use mae_model::{Translator, folder, groups};
+use mae_data::{ParallelDataset, Segmentation, TextDataset, Vocab};
+use mae_model::lm::folder::DICT;
+use mae_model::{Model, folder};
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
-use crate::finetune::dictionary_fault;
+use crate::finetune::{dictionary_fault, which_dictionaries};
 use crate::learner::{Counters, Learner};
 use crate::log::Window;
 use crate::{Error, Result};
@@ -58,18 +58,30 @@ pub struct RunState {
 /// What text a model reads and writes; stored with it.
 #[derive(Clone)]
 pub struct TextSide {
-    /// Source dictionary.
-    pub source: Arc<Vocab>,
-    /// Target dictionary.
-    pub target: Arc<Vocab>,
+    /// Dictionaries by their file names.
+    pub dictionaries: Vec<(&'static str, Arc<Vocab>)>,
     /// How text is cut.
     pub codes: Option<Segmentation>,
+}
+
+impl TextSide {
+    /// Of a translation model.
+    pub fn of_pairs(data: &ParallelDataset, codes: Option<&Segmentation>) -> Self {
+        let (source, target) = (data.src_vocab.clone(), data.tgt_vocab.clone());
+        let dictionaries = vec![(folder::SOURCE_DICT, source), (folder::TARGET_DICT, target)];
+        Self { dictionaries, codes: codes.cloned() }
+    }
+
+    /// Of a language model.
+    pub fn of_text(data: &TextDataset, codes: Option<&Segmentation>) -> Self {
+        Self { dictionaries: vec![(DICT, data.vocab.clone())], codes: codes.cloned() }
+    }
 }
 
 /// A model as it was at some moment, ready to be written while training goes on.
 pub struct Snapshot {
     model: folder::Snapshot,
-    /// Adam's moments by name, and the state of the run: what a run needs to go on.
+    /// The optimiser's memory by name, and the state of the run: what a run needs to go on.
     resume: Option<(Vec<NamedTensor>, RunState)>,
 }
 
@@ -78,18 +90,14 @@ type NamedTensor = (String, Vec<usize>, Vec<f32>);
 
 impl Snapshot {
     /// Of the model alone.
-    pub fn of_model(model: &Translator) -> Self {
+    pub fn of_model<M: Model>(model: &M) -> Self {
         Self { model: folder::Snapshot::of(model), resume: None }
     }
 
     /// Of the model, the moments and the state of the run.
-    pub fn of_run(learner: &Learner, state: &RunState) -> Self {
-        let mut tensors = Vec::new();
-        for moments in learner.moments() {
-            for (part, values) in ["first", "second"].into_iter().zip(moments.to_host()) {
-                tensors.push((format!("{}.{part}", group_name(moments.group())), vec![values.len()], values));
-            }
-        }
+    pub fn of_run<M: Model>(learner: &Learner<M>, state: &RunState) -> Self {
+        let memory = learner.optimizer().memory().into_iter();
+        let tensors = memory.map(|(name, values)| (name, vec![values.len()], values)).collect();
         let state = RunState { format: STATE_FORMAT, ..state.clone() };
         Self { model: folder::Snapshot::of(&learner.model), resume: Some((tensors, state)) }
     }
@@ -97,7 +105,9 @@ impl Snapshot {
     /// Writes the folder `name` of `run`; an older one of that name is replaced only when the new one is complete.
     pub fn write(&self, run: &Path, name: &str, text: &TextSide) -> Result<PathBuf> {
         replace(run, name, |aside| {
-            self.model.save(aside, &text.source, &text.target, text.codes.as_ref())?;
+            let dictionaries: Vec<(&str, &Vocab)> =
+                text.dictionaries.iter().map(|(name, dictionary)| (*name, &**dictionary)).collect();
+            self.model.save(aside, &dictionaries, text.codes.as_ref())?;
             let Some((moments, state)) = &self.resume else { return Ok(()) };
             folder::write_tensors(&aside.join(MOMENTS), moments, BTreeMap::new())?;
             let json = serde_json::to_string_pretty(state).expect("a state can always be written as JSON");
@@ -195,10 +205,10 @@ impl Resets {
 }
 
 /// Continues from `checkpoint_last` of the folder `run`, if there is one: fills the learner, gives the state.
-pub fn load_last(run: &Path, learner: &mut Learner, resets: Resets) -> Result<Option<RunState>> {
+pub fn load_last<M: Model>(run: &Path, learner: &mut Learner<M>, resets: Resets) -> Result<Option<RunState>> {
     let Some(last) = find(run, LAST)? else { return Ok(None) };
     let fault = |path: &Path, message: String| Error::Checkpoint { path: path.to_owned(), message };
-    let config = folder::load_config(&last)?;
+    let config: M::Config = folder::load_config(&last)?;
     if config != *learner.model.config() {
         let message =
             "holds another model than this run asks for; choose another --save-dir, or the same model keys";
@@ -227,10 +237,9 @@ pub fn load_last(run: &Path, learner: &mut Learner, resets: Resets) -> Result<Op
 /// A run goes on only with the dictionaries that it began with: ids would mean other words.
 pub fn check_dictionaries(run: &Path, text: &TextSide) -> Result<()> {
     let Some(last) = find(run, LAST)? else { return Ok(()) };
-    for (side, name, ours) in
-        [("source", folder::SOURCE_DICT, &text.source), ("target", folder::TARGET_DICT, &text.target)]
-    {
-        if let Some(fault) = dictionary_fault(side, &Vocab::load(last.join(name))?, ours) {
+    for (name, ours) in &text.dictionaries {
+        if let Some(fault) = dictionary_fault(which_dictionaries(name), &Vocab::load(last.join(name))?, ours)
+        {
             let message =
                 format!("{fault}; go on with the data that the run began with, or choose another --save-dir");
             return Err(Error::Checkpoint { path: last, message });
@@ -239,31 +248,20 @@ pub fn check_dictionaries(run: &Path, text: &TextSide) -> Result<()> {
     Ok(())
 }
 
-fn load_moments(path: &Path, learner: &mut Learner) -> Result<()> {
+fn load_moments<M: Model>(path: &Path, learner: &mut Learner<M>) -> Result<()> {
     let fault = |message: String| Error::Checkpoint { path: path.to_owned(), message };
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| fault(folder::not_whole(&e)))?;
-    for moments in learner.moments_mut() {
-        let part = |part: &str| {
-            let name = format!("{}.{part}", group_name(moments.group()));
-            let missing = || {
-                fault(format!(
-                    "`{name}` is missing: the run did not train these parameters before (train.free); --reset-optimizer \
-                     begins with new moments"
-                ))
-            };
-            Ok::<_, Error>(folder::floats(file.tensor(&name).map_err(|_| missing())?.data()))
+    let read = |name: &str| {
+        let missing = || {
+            fault(format!(
+                "`{name}` is missing: the run did not train these parameters before (train.free), or with another \
+                 train.optimizer; --reset-optimizer begins with new moments"
+            ))
         };
-        let (first, second) = (part("first")?, part("second")?);
-        if !moments.set(&first, &second) {
-            return Err(fault(format!("moments of `{}` have the wrong size", group_name(moments.group()))));
-        }
-    }
-    Ok(())
-}
-
-fn group_name(group: mae_engine::GroupId) -> &'static str {
-    groups::ALL.iter().find(|(id, _)| *id == group).map_or("unknown", |(_, name)| name)
+        Ok(folder::floats(file.tensor(name).map_err(|_| missing())?.data()))
+    };
+    learner.optimizer_mut().remember(read, fault)
 }
 
 /// A folder under `name`, or the older one that a crash between two renames has left.

@@ -3,11 +3,17 @@
 //! A run's configuration is laid in layers of TOML tables: defaults, the architecture, a recipe, flags. A key that no
 //! layer knows is refused, with the nearest name that exists.
 
+mod layers;
+
+use mae_data::BreakMode;
 use mae_engine::GroupSet;
-use mae_model::{ModelConfig, groups};
+use mae_model::folder::Task;
+use mae_model::{Config, ModelConfig, groups};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use self::layers::{arch, merge, merged, table_of, unknown_keys};
+pub use self::layers::{assignment, task};
 use crate::{Error, Result};
 
 /// How a model is trained.
@@ -16,14 +22,28 @@ use crate::{Error, Result};
 pub struct TrainConfig {
     /// Seed of initial values, data order and all randomness.
     pub seed: u64,
-    /// Highest learning rate.
+    /// What steps everything but the gates.
+    pub optimizer: Optimizing,
+    /// How the learning rate goes up and down.
+    pub lr_scheduler: Scheduling,
+    /// Highest learning rate; of `cosine` the lowest, as in fairseq.
     pub lr: f64,
     /// Updates of linear warm-up.
     pub warmup_updates: u64,
     /// Rate of the first update.
     pub warmup_init_lr: f64,
-    /// The rate never falls below this.
+    /// The rate of `inverse_sqrt` never falls below this.
     pub min_lr: f64,
+    /// Highest rate of `cosine`.
+    pub max_lr: f64,
+    /// Updates of the first period of `cosine`.
+    pub lr_period_updates: u64,
+    /// Each period of `cosine` is so many times as long as the one before.
+    pub t_mult: f64,
+    /// The rates of each period of `cosine` are so many times those of the one before.
+    pub lr_shrink: f64,
+    /// μ of NAG.
+    pub momentum: f32,
     /// β₁ and β₂ of Adam.
     pub adam_betas: [f32; 2],
     /// ε of Adam.
@@ -34,6 +54,10 @@ pub struct TrainConfig {
     pub clip_norm: f64,
     /// ε of label smoothing.
     pub label_smoothing: f32,
+    /// Tokens of a block of a language model's text.
+    pub tokens_per_sample: usize,
+    /// Where blocks end: `none` (when they are full), `complete` (as many whole lines as fit) or `eos` (one line each).
+    pub sample_break_mode: BreakMode,
     /// Source tokens and target tokens at most in a batch.
     pub max_tokens: u32,
     /// Sentences at most in a batch; 0: no limit.
@@ -81,6 +105,28 @@ pub struct TrainConfig {
     pub log_interval: u64,
     /// Beam of validation by BLEU; 0: no BLEU.
     pub eval_bleu_beam: usize,
+}
+
+/// What steps everything but the gates, which are always stepped by plain gradient descent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Optimizing {
+    /// Adam, with `adam_betas` and `adam_eps`.
+    #[default]
+    Adam,
+    /// Nesterov's accelerated gradient, with `momentum`.
+    Nag,
+}
+
+/// How the learning rate goes up and down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scheduling {
+    /// Up to `lr`, then down with the square root of the update.
+    #[default]
+    InverseSqrt,
+    /// Up to `max_lr`, then down to `lr` along half a cosine.
+    Cosine,
 }
 
 /// What the best checkpoint is best at.
@@ -149,19 +195,36 @@ impl Free {
     }
 }
 
+impl TrainConfig {
+    /// The defaults for a task: the loss of language models has no label smoothing.
+    pub fn of(task: Task) -> Self {
+        let label_smoothing = if task == Task::Translation { 0.1 } else { 0.0 };
+        Self { label_smoothing, ..Self::default() }
+    }
+}
+
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             seed: 1,
+            optimizer: Optimizing::Adam,
+            lr_scheduler: Scheduling::InverseSqrt,
             lr: 5e-4,
             warmup_updates: 4000,
             warmup_init_lr: 1e-7,
             min_lr: 1e-9,
+            max_lr: 1.0,
+            lr_period_updates: 100_000,
+            t_mult: 1.0,
+            lr_shrink: 1.0,
+            momentum: 0.99,
             adam_betas: [0.9, 0.98],
             adam_eps: 1e-8,
             weight_decay: 0.0,
             clip_norm: 0.0,
             label_smoothing: 0.1,
+            tokens_per_sample: 512,
+            sample_break_mode: BreakMode::None,
             max_tokens: 4096,
             max_sentences: 0,
             batching: Batching::Packed,
@@ -192,26 +255,22 @@ impl Default for TrainConfig {
 /// A whole run: the model and how it is trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RunConfig {
+pub struct RunConfig<C = ModelConfig> {
     /// `[model]`.
-    pub model: ModelConfig,
+    pub model: C,
     /// `[train]`.
     pub train: TrainConfig,
 }
 
-impl RunConfig {
+impl<C: Config> RunConfig<C> {
     /// Lays `layers` over the defaults, later ones on top; each is a table with `[model]` and `[train]`. The
     /// architecture that the last layer names gives the model's defaults.
     pub fn from_layers(layers: &[Table]) -> Result<Self> {
-        let mut merged = Table::new();
-        for layer in layers {
-            merge(&mut merged, layer);
-        }
-        let arch = merged.get("model").and_then(|model| model.get("arch")).and_then(Value::as_str);
-        let arch = arch.unwrap_or("transformer_iwslt_de_en");
+        let merged = merged(layers);
+        let arch = arch(&merged).unwrap_or(C::DEFAULT_ARCH);
         let mut base = Table::new();
-        base.insert("model".into(), table_of(&ModelConfig::arch(arch)?));
-        base.insert("train".into(), table_of(&TrainConfig::default()));
+        base.insert("model".into(), table_of(&C::named(arch)?));
+        base.insert("train".into(), table_of(&TrainConfig::of(C::TASK)));
         let mut faults = Vec::new();
         unknown_keys("", &merged, &base, &mut faults);
         if !faults.is_empty() {
@@ -231,7 +290,7 @@ impl RunConfig {
 
     fn check(&self) -> Result<()> {
         self.model.check()?;
-        let train = &self.train;
+        let (model, train) = (&self.model, &self.train);
         let mut faults = Vec::new();
         let mut require = |holds: bool, fault: &str| {
             if !holds {
@@ -239,6 +298,30 @@ impl RunConfig {
             }
         };
         require(train.lr > 0.0, "train.lr must be above 0");
+        require((0.0..1.0).contains(&train.momentum), "train.momentum must be in [0, 1)");
+        if train.lr_scheduler == Scheduling::Cosine {
+            require(
+                train.max_lr >= train.lr,
+                "train.max_lr must not be below train.lr, the lowest rate of cosine",
+            );
+            require(train.lr_period_updates > 0, "train.lr_period_updates must be above 0");
+            require(train.t_mult >= 1.0, "train.t_mult must be at least 1");
+            require(train.lr_shrink > 0.0, "train.lr_shrink must be above 0");
+        }
+        if C::TASK == Task::LanguageModeling {
+            let tokens = train.tokens_per_sample;
+            require(tokens > 0, "train.tokens_per_sample must be above 0");
+            require(
+                tokens <= model.max_positions(),
+                "train.tokens_per_sample must not be above model.max_positions: raise that, too",
+            );
+            require(
+                tokens <= train.max_tokens as usize,
+                "train.max_tokens must not be below train.tokens_per_sample: a batch has at least one block",
+            );
+            require(train.label_smoothing == 0.0, "train.label_smoothing is for translation: leave it out");
+            require(train.eval_bleu_beam == 0, "train.eval_bleu_beam is for translation: leave it out");
+        }
         require(train.max_tokens > 0, "train.max_tokens must be above 0");
         require(train.update_freq > 0, "train.update_freq must be above 0");
         require(train.log_interval > 0, "train.log_interval must be above 0");
@@ -250,7 +333,7 @@ impl RunConfig {
         require(train.required_batch_size_multiple > 0, "train.required_batch_size_multiple must be above 0");
         require(train.subset > 0.0 && train.subset <= 1.0, "train.subset must be above 0 and at most 1");
         require(
-            train.free == Free::All || self.model.mixture.system.is_gated(),
+            train.free == Free::All || model.mixture().system.is_gated(),
             "train.free = \"gates\" and \"gates+out\" need gates: model.mixture.system = \"mae\" or \"nobcd\"",
         );
         require(
@@ -265,76 +348,10 @@ impl RunConfig {
     }
 }
 
-/// Parses `key.path=value` into a table, for flags. What TOML cannot read is taken as text.
-pub fn assignment(text: &str) -> Result<Table> {
-    let fault =
-        || Error::Config(vec![format!("`{text}` is not of the form key=value, as in train.lr=0.001")]);
-    let (path, value) = text.split_once('=').ok_or_else(fault)?;
-    let (path, value) = (path.trim(), value.trim());
-    if path.is_empty() || path.split('.').any(str::is_empty) {
-        return Err(fault());
-    }
-    let parsed = format!("v = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
-    let mut value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
-    for key in path.rsplit('.') {
-        value = Value::Table(Table::from_iter([(key.to_owned(), value)]));
-    }
-    match value {
-        Value::Table(table) => Ok(table),
-        _ => unreachable!("the path has at least one key"),
-    }
-}
-
-fn table_of(value: &impl Serialize) -> Value {
-    Value::try_from(value).expect("configurations can always be written as TOML")
-}
-
-fn merge(under: &mut Table, over: &Table) {
-    for (key, value) in over {
-        match (under.get_mut(key), value) {
-            (Some(Value::Table(under)), Value::Table(over)) => merge(under, over),
-            // `lr = 1` is meant where 1.0 is wanted.
-            (Some(slot @ Value::Float(_)), Value::Integer(whole)) => *slot = Value::Float(*whole as f64),
-            _ => {
-                under.insert(key.clone(), value.clone());
-            }
-        }
-    }
-}
-
-fn unknown_keys(path: &str, table: &Table, known: &Table, faults: &mut Vec<String>) {
-    for (key, value) in table {
-        let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-        match (value, known.get(key)) {
-            (Value::Table(inner), Some(Value::Table(known))) => unknown_keys(&full, inner, known, faults),
-            (_, Some(_)) => {}
-            (_, None) => {
-                let nearest = known.keys().min_by_key(|candidate| distance(key, candidate));
-                let hint = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
-                faults.push(format!("unknown key `{full}`{hint}"));
-            }
-        }
-    }
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, a) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in b.iter().enumerate() {
-            let substitute = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
+    use mae_model::lm;
+
     use super::*;
 
     #[test]
@@ -344,7 +361,7 @@ mod tests {
                 .parse()
                 .unwrap();
         let flags = assignment("train.lr=2").unwrap();
-        let config = RunConfig::from_layers(&[recipe, flags]).unwrap();
+        let config: RunConfig = RunConfig::from_layers(&[recipe, flags]).unwrap();
         assert_eq!((config.model.encoder_embed_dim, config.train.lr), (256, 2.0));
         assert!(config.model.mixture.system.is_gated());
         let again: RunConfig = toml::from_str(&config.to_toml()).unwrap();
@@ -353,14 +370,35 @@ mod tests {
 
     #[test]
     fn unknown_keys_suggest_the_nearest() {
-        let error =
-            RunConfig::from_layers(&[assignment("train.warmup_update=3").unwrap()]).unwrap_err().to_string();
+        let refused = |text: &str| {
+            RunConfig::<ModelConfig>::from_layers(&[assignment(text).unwrap()]).unwrap_err().to_string()
+        };
+        let error = refused("train.warmup_update=3");
         assert!(
             error.contains("unknown key `train.warmup_update`; did you mean `warmup_updates`?"),
             "{error}"
         );
-        let error = RunConfig::from_layers(&[assignment("train.lr=fast").unwrap()]).unwrap_err().to_string();
+        let error = refused("train.lr=fast");
         assert!(error.contains("fast"), "{error}");
         assert!(assignment("lr").is_err());
+    }
+
+    #[test]
+    fn the_architecture_decides_what_keys_there_are() {
+        let layers = |text: &str| [text.parse::<Table>().unwrap()];
+        let lm = layers(
+            "[model]\narch = \"transformer_lm_tiny\"\n[train]\noptimizer = \"nag\"\nlr_scheduler = \"cosine\"",
+        );
+        assert_eq!((task(&lm), task(&[])), (Task::LanguageModeling, Task::Translation));
+        let config = RunConfig::<lm::LmConfig>::from_layers(&lm).unwrap();
+        assert_eq!((config.train.optimizer, config.train.label_smoothing), (Optimizing::Nag, 0.0));
+        let wrong = layers(
+            "[model]\narch = \"transformer_lm_tiny\"\n[train]\ntokens_per_sample = 600\nmax_tokens = 599\n\
+             lr_scheduler = \"cosine\"\nmax_lr = 1e-9\nlabel_smoothing = 0.1",
+        );
+        let error = RunConfig::<lm::LmConfig>::from_layers(&wrong).unwrap_err().to_string();
+        for part in ["model.max_positions", "train.max_tokens", "train.max_lr", "train.label_smoothing"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
     }
 }

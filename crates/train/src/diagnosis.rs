@@ -24,7 +24,10 @@ pub struct Diagnosis {
     pub value: String,
     /// Loss of the update before, in bits per target token.
     pub last_loss: Option<f64>,
-    /// The sentences: their numbers in the training set, from 0.
+    /// What its batches hold.
+    #[serde(skip)]
+    pub samples: &'static str,
+    /// The sentences or blocks: their numbers in the training set, from 0.
     pub sentences: Vec<u32>,
     /// Where the counters stood before it.
     #[serde(skip)]
@@ -39,7 +42,7 @@ const EXAMPLES: usize = 20;
 
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { update, epoch, batches: [first, last], step, what, value, sentences, .. } = self;
+        let Self { update, epoch, batches: [first, last], step, what, value, samples, sentences, .. } = self;
         let batches =
             if first == last { format!("batch {first}") } else { format!("batches {first} to {last}") };
         write!(f, "update {update} (epoch {epoch}, {batches}): the {what} of the {step} is {value}")?;
@@ -50,13 +53,17 @@ impl fmt::Display for Diagnosis {
         let more = if sentences.len() > EXAMPLES { ", …" } else { "" };
         write!(
             f,
-            ". Its {} sentences (numbers in the training set, from 0): {}{more}. checkpoint_last is as it was",
+            ". Its {} {samples} (numbers in the training set, from 0): {}{more}. checkpoint_last is as it was",
             sentences.len(),
             numbers.join(", ")
         )?;
         if let Some(saved) = &self.saved {
-            write!(f, "; the parameters before this update, and all sentences, are in {}", saved.display())?;
+            write!(
+                f,
+                "; the parameters before this update, and the numbers of all {samples}, are in {}",
+                saved.display()
+            )?;
         }
-        write!(f, ". Lower train.lr, set train.clip_norm, or look at these sentences")
+        write!(f, ". Lower train.lr, set train.clip_norm, or look at these {samples}")
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::diagnosis::Diagnosis;
+use crate::memory;
 
 /// Shorthand for a result with the trainer's error.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -35,8 +36,8 @@ pub enum Error {
     },
     /// The largest batch does not fit into the memory.
     #[error(
-        "the largest batch ({} source and {} target tokens) needs {needed}; lower train.max_tokens (it is {max_tokens}), \
-         and raise train.update_freq to keep as many tokens in an update", tokens.0, tokens.1
+        "the largest batch ({}) needs {needed}; lower train.max_tokens (it is {max_tokens}), \
+         and raise train.update_freq to keep as many tokens in an update", memory::tokens_of(*tokens)
     )]
     Memory {
         /// Source and target tokens.
@@ -47,7 +48,7 @@ pub enum Error {
         max_tokens: u32,
     },
     /// There is nothing to train on.
-    #[error("the training set has no usable sentence pairs")]
+    #[error("the training set has no usable sentence pairs or blocks of text")]
     NoData,
     /// The file system said no.
     #[error("{path}: {source}")]

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use mae_data::{Segmentation, Vocab, segmentation};
 use mae_engine::GroupSet;
-use mae_model::{ModelConfig, Translator, folder, groups};
+use mae_model::folder::Task;
+use mae_model::lm::folder::DICT;
+use mae_model::{Config, Model, folder, groups};
 
 use crate::checkpoint::TextSide;
 use crate::{Error, Result};
@@ -20,13 +22,11 @@ pub enum Gates {
 
 /// Fills `model` with the weights in `path`. The dictionaries and codes of the data, `text`, must be those of the
 /// other model; all faults are told at once.
-pub fn load(path: &Path, model: &mut Translator, text: &TextSide) -> Result<Gates> {
-    let config = folder::load_config(path)?;
+pub fn load<M: Model>(path: &Path, model: &mut M, text: &TextSide) -> Result<Gates> {
+    let config: M::Config = folder::load_config(path)?;
     let mut faults = config_faults(&config, model.config());
-    for (side, name, ours) in
-        [("source", folder::SOURCE_DICT, &text.source), ("target", folder::TARGET_DICT, &text.target)]
-    {
-        faults.extend(dictionary_fault(side, &Vocab::load(path.join(name))?, ours));
+    for (name, ours) in &text.dictionaries {
+        faults.extend(dictionary_fault(which_dictionaries(name), &Vocab::load(path.join(name))?, ours));
     }
     if let (Some(theirs), Some(ours)) = (Segmentation::load(path)?, &text.codes)
         && theirs != *ours
@@ -34,11 +34,18 @@ pub fn load(path: &Path, model: &mut Translator, text: &TextSide) -> Result<Gate
         faults.push("the data was segmented in another way (BPE codes, tokenizer.json)".into());
     }
     if faults.iter().any(|fault| fault.contains("the data")) {
+        let flags = match M::Config::TASK {
+            Task::Translation => format!(
+                "--srcdict {0}/{1} --tgtdict {0}/{2}",
+                path.display(),
+                folder::SOURCE_DICT,
+                folder::TARGET_DICT
+            ),
+            Task::LanguageModeling => format!("--only-source --srcdict {}/{DICT}", path.display()),
+        };
         faults.push(format!(
-            "to prepare the data for this model: mae preprocess --srcdict {0}/{1} --tgtdict {0}/{2} --bpe-codes {0}/{3}",
+            "to prepare the data for this model: mae preprocess {flags} --bpe-codes {}/{}",
             path.display(),
-            folder::SOURCE_DICT,
-            folder::TARGET_DICT,
             segmentation::CODES
         ));
     }
@@ -46,7 +53,7 @@ pub fn load(path: &Path, model: &mut Translator, text: &TextSide) -> Result<Gate
         return Err(Error::Finetune { path: path.to_owned(), faults });
     }
     let weights = path.join(folder::WEIGHTS);
-    let is_new = model.config().mixture.system.is_gated() && !config.mixture.system.is_gated();
+    let is_new = model.config().mixture().system.is_gated() && !config.mixture().system.is_gated();
     if !is_new {
         folder::load_weights(&weights, model.params_mut())?;
         return Ok(Gates::Loaded);
@@ -66,22 +73,12 @@ pub fn load(path: &Path, model: &mut Translator, text: &TextSide) -> Result<Gate
 }
 
 /// Keys that decide what parameters there are and what they compute, where they differ.
-fn config_faults(theirs: &ModelConfig, ours: &ModelConfig) -> Vec<String> {
-    let keys = |c: &ModelConfig| {
-        [
-            ("encoder_layers", c.encoder_layers.to_string()),
-            ("decoder_layers", c.decoder_layers.to_string()),
-            ("encoder_embed_dim", c.encoder_embed_dim.to_string()),
-            ("encoder_ffn_embed_dim", c.encoder_ffn_embed_dim.to_string()),
-            ("encoder_attention_heads", c.encoder_attention_heads.to_string()),
-            ("norm", format!("{:?}", c.norm).to_lowercase()),
-            ("share_embeddings", format!("{:?}", c.share_embeddings).to_lowercase()),
-        ]
-    };
-    let gate_keys = |c: &ModelConfig| {
-        [
-            ("mixture.dropped_heads", c.mixture.dropped_heads.to_string()),
-            ("mixture.gate_hidden", c.mixture.gate_hidden.to_string()),
+fn config_faults<C: Config>(theirs: &C, ours: &C) -> Vec<String> {
+    let gate_keys = |c: &C| {
+        let mixture = c.mixture();
+        vec![
+            ("mixture.dropped_heads", mixture.dropped_heads.to_string()),
+            ("mixture.gate_hidden", mixture.gate_hidden.to_string()),
         ]
     };
     let fault = |(key, theirs, ours): (&str, String, String)| {
@@ -91,25 +88,34 @@ fn config_faults(theirs: &ModelConfig, ours: &ModelConfig) -> Vec<String> {
         let both = theirs.into_iter().zip(ours);
         both.filter(|(theirs, ours)| theirs != ours).map(|((key, theirs), (_, ours))| (key, theirs, ours))
     };
-    let mut faults: Vec<String> = pairs(keys(theirs).into(), keys(ours).into()).map(fault).collect();
-    match (theirs.mixture.system.is_gated(), ours.mixture.system.is_gated()) {
-        (true, true) => faults.extend(pairs(gate_keys(theirs).into(), gate_keys(ours).into()).map(fault)),
+    let mut faults: Vec<String> = pairs(theirs.sizes(), ours.sizes()).map(fault).collect();
+    match (theirs.mixture().system.is_gated(), ours.mixture().system.is_gated()) {
+        (true, true) => faults.extend(pairs(gate_keys(theirs), gate_keys(ours)).map(fault)),
         (true, false) => faults.push(format!(
             "it has gates, and model.mixture.system = \"{}\" has none: choose --system mae{}",
-            format!("{:?}", ours.mixture.system).to_lowercase(),
-            theirs.encoder_attention_heads - theirs.mixture.dropped_heads
+            format!("{:?}", ours.mixture().system).to_lowercase(),
+            theirs.heads() - theirs.mixture().dropped_heads
         )),
         (false, _) => {}
     }
     faults
 }
 
+/// What the dictionaries in a file of this name are called in messages.
+pub(crate) fn which_dictionaries(name: &str) -> &'static str {
+    match name {
+        folder::SOURCE_DICT => "source dictionaries",
+        folder::TARGET_DICT => "target dictionaries",
+        _ => "dictionaries",
+    }
+}
+
 /// What is wrong if a model's dictionary and that of the data differ.
-pub fn dictionary_fault(side: &str, model: &Vocab, data: &Vocab) -> Option<String> {
+pub fn dictionary_fault(which: &str, model: &Vocab, data: &Vocab) -> Option<String> {
     let (id, theirs, ours) = model.first_difference(data)?;
     let entry = |symbol: Option<&str>| symbol.map_or("no entry".to_owned(), |symbol| format!("`{symbol}`"));
     Some(format!(
-        "the {side} dictionaries differ: the model has {} types, the data {}; first at id {id}, where the model has {} \
+        "the {which} differ: the model has {} types, the data {}; first at id {id}, where the model has {} \
          and the data {}",
         model.len(),
         data.len(),

@@ -6,39 +6,40 @@ mod trial;
 use std::collections::HashMap;
 
 use mae_data::PackedBatch;
-use mae_engine::optim::{self, Adam, Moments, Numbers, Reading, StepNumbers};
+use mae_engine::optim::{self, Numbers, Reading, StepNumbers};
 use mae_engine::{Gradients, GroupSet, Replays, Rng, Tape};
 use mae_model::attention::Pass;
 use mae_model::groups;
-use mae_model::{BatchShape, DeviceBatch, ExpertMode, Translator};
+use mae_model::{ExpertMode, Model, Translator};
 use serde::{Deserialize, Serialize};
 
 use crate::config::TrainConfig;
 use crate::diagnosis::Diagnosis;
+use crate::optimizer::Optimizer;
 use crate::plan::Steps;
 use crate::{Error, Result, schedule};
 
-/// A model being trained: parameters, gradients, moments and the counters that everything random depends on.
-pub struct Learner {
+/// A model being trained: parameters, gradients, the optimiser and the counters that everything random depends on.
+pub struct Learner<M: Model = Translator> {
     /// The model.
-    pub model: Translator,
+    pub model: M,
     config: TrainConfig,
     gradients: Gradients,
-    moments: Vec<Moments>,
+    optimizer: Optimizer,
     numbers: StepNumbers,
     counters: Counters,
     /// On a GPU: a batch in device memory for each shape, and the captured passes that read it.
-    feeds: HashMap<BatchShape, DeviceBatch>,
-    passes: Replays<PassKind, ()>,
+    feeds: HashMap<M::Shape, M::Batch>,
+    passes: Replays<PassKind<M::Shape>, ()>,
 }
 
 /// What makes two passes alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct PassKind {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PassKind<S> {
     step: StepKind,
     /// The first batch of an update writes the gradients, the others add to them.
     first: bool,
-    shape: BatchShape,
+    shape: S,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,7 +139,8 @@ pub struct PendingUpdate {
     sentences: u64,
     source_tokens: u64,
     batches: u64,
-    /// The sentences, should it fail.
+    /// What its batches hold, and their numbers, should it fail.
+    samples: &'static str,
     ids: Vec<u32>,
     /// The counters before it.
     before: Counters,
@@ -177,6 +179,7 @@ impl PendingUpdate {
                     what,
                     value: value.to_string(),
                     last_loss: None,
+                    samples: self.samples,
                     sentences: self.ids.clone(),
                     before: self.before,
                     saved: None,
@@ -187,22 +190,18 @@ impl PendingUpdate {
     }
 }
 
-impl Learner {
+impl<M: Model> Learner<M> {
     /// A model before its first update.
-    pub fn new(model: Translator, config: &TrainConfig) -> Self {
+    pub fn new(model: M, config: &TrainConfig) -> Self {
         let params = model.params();
         let gradients = params.gradients();
-        let moments = [groups::ATTENTION_OUTPUT, groups::REST]
-            .into_iter()
-            .filter(|&group| config.free.groups().contains(group))
-            .map(|group| Moments::new(params, group))
-            .collect();
+        let optimizer = Optimizer::new(config, params);
         let numbers = StepNumbers::new(params.device());
         Self {
             model,
             config: config.clone(),
             gradients,
-            moments,
+            optimizer,
             numbers,
             counters: Counters::default(),
             feeds: HashMap::new(),
@@ -225,14 +224,14 @@ impl Learner {
         self.model.params().count(self.config.free.groups())
     }
 
-    /// Adam's moments, by group; a frozen group has none.
-    pub fn moments(&self) -> &[Moments] {
-        &self.moments
+    /// The optimiser; it remembers nothing of a frozen group.
+    pub fn optimizer(&self) -> &Optimizer {
+        &self.optimizer
     }
 
-    /// Adam's moments, to be read back.
-    pub fn moments_mut(&mut self) -> &mut [Moments] {
-        &mut self.moments
+    /// The optimiser, for its memory to be read back.
+    pub fn optimizer_mut(&mut self) -> &mut Optimizer {
+        &mut self.optimizer
     }
 
     /// Asks for one update on the batches together, their loss divided by all their target tokens. On a GPU this does
@@ -259,6 +258,7 @@ impl Learner {
             sentences: batches.iter().map(|b| b.sentences() as u64).sum(),
             source_tokens: batches.iter().map(|b| b.src_tokens() as u64).sum(),
             batches: batches.len() as u64,
+            samples: M::SAMPLES,
             ids: batches.iter().flat_map(|b| b.ids.iter().copied()).collect(),
             before,
         })
@@ -280,20 +280,9 @@ impl Learner {
             _ => self.pass(batches, kind, limit)?,
         };
         let Counters { updates, schedule_start, .. } = self.counters;
-        let rate = schedule::inverse_sqrt(&self.config, updates - schedule_start);
-        let [beta1, beta2] = self.config.adam_betas;
-        let adam =
-            Adam { beta1, beta2, epsilon: self.config.adam_eps, weight_decay: self.config.weight_decay };
-        for moments in &mut self.moments {
-            adam.step(
-                self.model.params_mut(),
-                &self.gradients,
-                moments,
-                rate as f32,
-                updates + 1,
-                &self.numbers,
-            );
-        }
+        let rate = schedule::rate(&self.config, updates - schedule_start);
+        let Self { model, gradients, optimizer, numbers, .. } = self;
+        optimizer.step(model.params_mut(), gradients, rate as f32, updates + 1, numbers);
         if kind == StepKind::Joint {
             self.descend_gates();
         }
@@ -354,13 +343,13 @@ impl Learner {
         let Self { model, config, gradients, numbers, feeds, passes, .. } = self;
         let device = model.params().device().clone();
         let exact;
-        let shape = BatchShape::around(batch, config.max_tokens as usize);
+        let shape = model.shape(batch, config.max_tokens as usize);
         let feed = if device.is_gpu() {
-            let feed = feeds.entry(shape).or_insert_with(|| DeviceBatch::with_room(&device, shape));
-            feed.load(batch);
+            let feed = feeds.entry(shape.clone()).or_insert_with(|| model.room(&shape));
+            M::load(feed, batch);
             &*feed
         } else {
-            exact = DeviceBatch::new(&device, batch);
+            exact = model.upload(batch);
             &exact
         };
         passes.run(&device, PassKind { step, first, shape }, rng, weight, || {

@@ -6,6 +6,7 @@
 //! | [`schedule`] | the learning rate of an update |
 //! | [`plan`] | which steps a batch gets: Algorithm 3 of the paper |
 //! | [`learner`] | one update: G step, F step or joint step (Algorithms 1 and 2), accumulation, clipping, optimisers |
+//! | [`optimizer`] | Adam or NAG with its memory |
 //! | [`validate`] | development loss and gate entropy; other validators plug in |
 //! | [`trainer`] | the loop over epochs |
 //! | [`checkpoint`], [`kept`] | what is saved, and how it is read back; checkpoints that are kept besides best and last |
@@ -23,6 +24,7 @@ pub mod kept;
 pub mod learner;
 pub mod log;
 pub mod memory;
+pub mod optimizer;
 pub mod plan;
 pub mod schedule;
 pub mod tensorboard;

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Pairs that are too long for the batch or the model are left out.
+    /// Pairs or blocks that are too long for the batch or the model are left out.
     Skipped {
         /// How many.
         pairs: u64,

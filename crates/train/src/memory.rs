@@ -2,6 +2,7 @@
 
 use mae_data::sampler::{BatchBound, BatchSampler};
 use mae_data::{EOS, PackedBatch};
+use mae_model::Model;
 use serde::Serialize;
 
 use crate::{Error, Learner, Result};
@@ -9,7 +10,7 @@ use crate::{Error, Learner, Result};
 /// What the largest batch takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryUse {
-    /// Its source tokens.
+    /// Its source tokens; 0 of a language model.
     pub source_tokens: u32,
     /// Its target tokens.
     pub target_tokens: u32,
@@ -24,15 +25,15 @@ const STEP: u32 = 4;
 /// Runs the largest batch that `sampler` can make forward and backward, and changes nothing. A GPU that has too little
 /// memory says so. A CPU may be killed for it, so there smaller batches are tried first, and what they take is scaled
 /// up and compared with the `available` bytes.
-pub fn check(
-    learner: &mut Learner,
+pub fn check<M: Model>(
+    learner: &mut Learner<M>,
     sampler: &BatchSampler,
     max_tokens: u32,
     available: Option<u64>,
 ) -> Result<MemoryUse> {
     let bound = sampler.bound();
     let (source_tokens, target_tokens) = bound.tokens;
-    let device = learner.model.params().device().clone();
+    let (device, types) = (learner.model.params().device().clone(), learner.model.target_types());
     let fault = |needed: String| Error::Memory { tokens: bound.tokens, needed, max_tokens };
     if let (false, Some(available)) = (device.is_gpu(), available) {
         let most = source_tokens.max(target_tokens);
@@ -40,7 +41,7 @@ pub fn check(
         let mut parts: Vec<u32> = parts.take_while(|part| *part == STEP || most / part >= FIRST).collect();
         while let Some(part) = parts.pop() {
             let before = device.memory_held();
-            learner.try_out(&batch(bound, part))?;
+            learner.try_out(&batch(bound, part, types))?;
             let taken = (device.memory_held() - before) as u64;
             device.trim();
             if taken * u64::from(STEP) > available {
@@ -49,30 +50,43 @@ pub fn check(
             }
         }
     }
-    learner.try_out(&batch(bound, 1)).map_err(|error| match error {
+    learner.try_out(&batch(bound, 1, types)).map_err(|error| match error {
         Error::Engine(error @ mae_engine::Error::Gpu(_)) => fault(format!("more than there is ({error})")),
         other => other,
     })?;
     Ok(MemoryUse { source_tokens, target_tokens, bytes: device.memory_held() })
 }
 
+/// Source and target tokens in words.
+pub fn tokens_of((source, target): (u32, u32)) -> String {
+    if source == 0 {
+        format!("{target} tokens")
+    } else {
+        format!("{source} source and {target} target tokens")
+    }
+}
+
 fn gib(bytes: u64) -> String {
     format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64)
 }
 
-/// A batch of as many tokens as `bound` allows, divided by `part`, in sentences that are as long as they come.
-fn batch(bound: BatchBound, part: u32) -> PackedBatch {
+/// A batch of as many tokens as `bound` allows, divided by `part`, in sentences that are as long as they come. Targets
+/// are of all `types`: in a vocabulary with bands, frequent words alone would take less.
+fn batch(bound: BatchBound, part: u32, types: usize) -> PackedBatch {
     let share = |tokens: u32| tokens.div_ceil(part) as usize;
     let (source, target) = (share(bound.tokens.0), share(bound.tokens.1));
     let sentences = |tokens: usize, longest: u32| tokens.div_ceil(longest.max(1) as usize);
     let sentences = sentences(source, bound.longest.0).max(sentences(target, bound.longest.1));
-    let sentences = sentences.min(source).min(target).max(1);
+    // A language model has no source.
+    let most = if source == 0 { target } else { source.min(target) };
+    let sentences = sentences.min(most).max(1);
+    let ids: Vec<u32> = (0..target).map(|i| (i * 7919 % types.max(1)) as u32).collect();
     let starts = |tokens: usize| (0..=sentences).map(|b| (b * tokens / sentences) as u32).collect();
     PackedBatch {
         src: vec![EOS; source],
         src_starts: starts(source),
-        prev: vec![EOS; target],
-        tgt: vec![EOS; target],
+        prev: ids.clone(),
+        tgt: ids,
         tgt_starts: starts(target),
         ids: (0..sentences as u32).collect(),
     }
@@ -98,13 +112,16 @@ mod tests {
     #[test]
     fn the_batch_is_as_large_as_allowed() {
         let bound = BatchBound { tokens: (100, 70), longest: (30, 9) };
-        let whole = batch(bound, 1);
+        let whole = batch(bound, 1, 11);
         assert_eq!((whole.src_tokens(), whole.tgt_tokens(), whole.sentences()), (100, 70, 8));
         for starts in [&whole.src_starts, &whole.tgt_starts] {
             assert!(starts.len() == 9 && starts.windows(2).all(|w| w[0] < w[1]));
         }
-        assert_eq!(batch(bound, 8).src_tokens(), 13);
-        let tiny = batch(BatchBound { tokens: (1, 1), longest: (1, 1) }, 8);
+        assert_eq!(batch(bound, 8, 11).src_tokens(), 13);
+        let tiny = batch(BatchBound { tokens: (1, 1), longest: (1, 1) }, 8, 11);
         assert_eq!((tiny.src_tokens(), tiny.sentences()), (1, 1));
+        let blocks = batch(BatchBound { tokens: (0, 70), longest: (0, 9) }, 1, 11);
+        assert_eq!((blocks.src_tokens(), blocks.tgt_tokens(), blocks.sentences()), (0, 70, 8));
+        assert!((0..11).all(|id| blocks.tgt.contains(&id)));
     }
 }

@@ -1,6 +1,14 @@
 //! fairseq's schedules: `inverse_sqrt` for translation, `cosine` for language models.
 
-use crate::config::TrainConfig;
+use crate::config::{Scheduling, TrainConfig};
+
+/// The learning rate of the update after `done` finished ones.
+pub fn rate(config: &TrainConfig, done: u64) -> f64 {
+    match config.lr_scheduler {
+        Scheduling::InverseSqrt => inverse_sqrt(config, done),
+        Scheduling::Cosine => Cosine::of(config).rate(done),
+    }
+}
 
 /// `inverse_sqrt`: linear warm-up, then decay with the square root of the update.
 ///
@@ -37,6 +45,19 @@ pub struct Cosine {
 }
 
 impl Cosine {
+    /// As a run chooses.
+    pub fn of(config: &TrainConfig) -> Self {
+        Self {
+            max_lr: config.max_lr,
+            min_lr: config.lr,
+            warmup_updates: config.warmup_updates,
+            warmup_init_lr: config.warmup_init_lr,
+            period: config.lr_period_updates,
+            t_mult: config.t_mult,
+            lr_shrink: config.lr_shrink,
+        }
+    }
+
     /// The rate of the update after `done` finished ones: below W, `init + done·(max − init)/W`; then, t updates into a
     /// period of T, `min + ½(max − min)(1 + cos(π·t/T))`.
     pub fn rate(&self, done: u64) -> f64 {

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
-use mae_data::Segmentation;
 use mae_data::sampler::{TooLong, subset};
-use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
+use mae_data::{BatchSampler, Corpus, PackedBatch, SamplerOptions};
+use mae_model::{Config, Model, Translator};
 
 use self::pending::Pending;
-use crate::checkpoint::{self, Resets, RunState, Writer};
+use crate::checkpoint::{self, Resets, RunState, TextSide, Writer};
 use crate::config::{Batching, RunConfig};
 use crate::learner::Learner;
 use crate::log::{Event, JsonLog};
@@ -21,17 +21,17 @@ use crate::validate::Validator;
 use crate::{Error, Result, finetune, kept, memory, plan};
 
 /// Everything a run works with.
-pub struct Trainer<'a> {
+pub struct Trainer<'a, M: Model = Translator> {
     /// Its choices.
-    pub config: RunConfig,
+    pub config: RunConfig<M::Config>,
     /// The model being trained.
-    pub learner: Learner,
+    pub learner: Learner<M>,
     /// Training set.
-    pub train: &'a ParallelDataset,
+    pub train: &'a dyn Corpus,
     /// Development set, if there is one.
-    pub valid: Option<&'a ParallelDataset>,
-    /// How text is cut, to store with the model.
-    pub codes: Option<&'a Segmentation>,
+    pub valid: Option<&'a dyn Corpus>,
+    /// Dictionaries and how text is cut, to store with the model.
+    pub text: TextSide,
     /// Where checkpoints and the log go.
     pub folder: PathBuf,
     /// Where TensorBoard's files go, if anywhere.
@@ -39,7 +39,7 @@ pub struct Trainer<'a> {
     /// What a run that goes on does not take from its checkpoint.
     pub resets: Resets,
     /// Scores BLEU, where the configuration asks for it.
-    pub validator: Option<Box<dyn Validator + 'a>>,
+    pub validator: Option<Box<dyn Validator<M> + 'a>>,
     /// Set from outside to stop after the current update.
     pub stop: &'a AtomicBool,
     /// Writes the checkpoints.
@@ -62,9 +62,9 @@ pub enum Outcome {
     Interrupted,
 }
 
-impl Trainer<'_> {
+impl<M: Model> Trainer<'_, M> {
     /// Trains, going on from `checkpoint_last` if there is one. `watch` sees every event.
-    pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner, Outcome)> {
+    pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner<M>, Outcome)> {
         std::fs::create_dir_all(&self.folder).map_err(Error::io(&self.folder))?;
         let (mut state, beginning) = self.begin()?;
         let path = self.folder.join("log.jsonl");
@@ -114,13 +114,12 @@ impl Trainer<'_> {
     /// Where the run stands: as its last checkpoint says, or at its beginning. Also what there is to say about it.
     fn begin(&mut self) -> Result<(RunState, Vec<Event>)> {
         let train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
-        checkpoint::check_dictionaries(&self.folder, &self.text())?;
+        checkpoint::check_dictionaries(&self.folder, &self.text)?;
         let Some(mut state) = checkpoint::load_last(&self.folder, &mut self.learner, self.resets)? else {
             let from = PathBuf::from(&self.config.train.finetune_from_model);
             let mut events = Vec::new();
             if !from.as_os_str().is_empty() {
-                let text = self.text();
-                let gates = finetune::load(&from, &mut self.learner.model, &text)?;
+                let gates = finetune::load(&from, &mut self.learner.model, &self.text)?;
                 events.push(Event::Finetuned { from, new_gates: gates == finetune::Gates::Uniform });
             }
             return Ok((RunState { epoch: 1, train, ..RunState::default() }, events));
@@ -154,7 +153,7 @@ impl Trainer<'_> {
 
     fn sampler(&self) -> Result<BatchSampler> {
         let train = &self.config.train;
-        let positions = self.config.model.max_positions as u32;
+        let positions = self.config.model.max_positions() as u32;
         let options = SamplerOptions {
             max_tokens: train.max_tokens,
             max_sentences: (train.max_sentences > 0).then_some(train.max_sentences),
@@ -162,8 +161,9 @@ impl Trainer<'_> {
             too_long: TooLong::Skip,
             seed: train.seed,
         };
-        let part = subset(self.train.len(), train.subset, train.seed);
-        let sampler = BatchSampler::among(&self.train.lengths(), &part, options)?;
+        let lengths = self.train.lengths();
+        let part = subset(lengths.len(), train.subset, train.seed);
+        let sampler = BatchSampler::among(&lengths, &part, options)?;
         Ok(match train.batching {
             Batching::Packed => sampler,
             Batching::Frozen => sampler.freeze(train.required_batch_size_multiple),
@@ -199,7 +199,7 @@ impl Trainer<'_> {
             // Batches are packed ahead, so that the device need not wait for them.
             let (sender, packed) = std::sync::mpsc::sync_channel::<Vec<PackedBatch>>(BATCHES_AHEAD);
             scope.spawn(move || {
-                let pack = |ids: &Vec<u32>| PackedBatch::from_pairs(data, ids);
+                let pack = |ids: &Vec<u32>| data.pack(ids);
                 // Nobody receives any more when the run ends early.
                 rest.iter()
                     .map(|group| group.iter().map(pack).collect())
@@ -236,7 +236,7 @@ impl Trainer<'_> {
         let mut pending = Pending::new(&train);
         for batches in packed {
             let number = self.learner.counters().updates + 1;
-            let steps = plan::steps(self.config.model.mixture.system, &train, state.epoch, number);
+            let steps = plan::steps(self.config.model.mixture().system, &train, state.epoch, number);
             pending.add(self.learner.update(&batches, steps, state.epoch)?, state.position);
             state.position += 1;
             state.counters = self.learner.counters();

@@ -1,20 +1,20 @@
 //! Validation: development loss and gate entropy here; other scores plug in as [`Validator`]s.
 
 use mae_data::sampler::{Order, TooLong};
-use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
+use mae_data::{BatchSampler, Corpus, SamplerOptions};
 use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::translator::GateRecord;
-use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
+use mae_model::{Config, ExpertMode, Model, Probe, Translator};
 use serde::Serialize;
 
 use crate::config::TrainConfig;
 use crate::{Error, Result};
 
 /// A score of the development set that needs more than the model's loss.
-pub trait Validator {
+pub trait Validator<M = Translator> {
     /// BLEU, 0 to 100.
-    fn bleu(&mut self, model: &Translator) -> std::result::Result<f64, String>;
+    fn bleu(&mut self, model: &M) -> std::result::Result<f64, String>;
 }
 
 /// One validation. Losses are in bits per target token.
@@ -32,9 +32,9 @@ pub struct Validation {
     pub ppl: f64,
     /// Target tokens, end marks counted.
     pub tokens: u64,
-    /// Sentence pairs.
+    /// Sentence pairs, or blocks of a text.
     pub sentences: u64,
-    /// Pairs left out because they are longer than the model's positions.
+    /// Those left out because they are longer than the model's positions.
     pub skipped: u64,
     /// BLEU, 0 to 100, where it was asked for.
     pub bleu: Option<f64>,
@@ -47,13 +47,10 @@ pub struct Validation {
 }
 
 /// Loss and gate entropy of a development set, in its own order.
-pub fn development_loss(
-    model: &Translator,
-    data: &ParallelDataset,
-    config: &TrainConfig,
-) -> Result<Validation> {
-    let positions = model.config().max_positions as u32;
-    let longest = data.lengths().iter().map(|&(src, tgt)| src.max(tgt)).max().unwrap_or(0);
+pub fn development_loss<M: Model>(model: &M, data: &dyn Corpus, config: &TrainConfig) -> Result<Validation> {
+    let positions = model.config().max_positions() as u32;
+    let lengths = data.lengths();
+    let longest = lengths.iter().map(|&(src, tgt)| src.max(tgt)).max().unwrap_or(0);
     let options = SamplerOptions {
         // A pair longer than the budget is a batch of its own.
         max_tokens: config.max_tokens.max(longest.min(positions)),
@@ -62,22 +59,25 @@ pub fn development_loss(
         too_long: TooLong::Skip,
         seed: 0,
     };
-    let sampler = BatchSampler::new(&data.lengths(), options)?;
+    let sampler = BatchSampler::new(&lengths, options)?;
     let (mut loss, mut nll, mut tokens) = (0.0, 0.0, 0);
     let mut entropy = EntropyMean::default();
     for ids in sampler.ordered(Order::Given) {
-        let batch = DeviceBatch::new(model.params().device(), &PackedBatch::from_pairs(data, &ids));
+        let packed = data.pack(&ids);
+        let batch = model.upload(&packed);
         let mut tape = Tape::evaluation(model.params());
         let mut probe = Probe::default();
         let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) };
         let sums = model.loss(&mut pass, &batch, config.label_smoothing, 1.0);
         loss += sums.smoothed();
         nll += sums.nll();
-        tokens += batch.target.len();
+        tokens += packed.tgt_tokens();
         probe.gates.iter().for_each(|record| entropy.add(record));
     }
     if tokens == 0 {
-        return Err(Error::Config(vec!["the development set has no usable sentence pairs".into()]));
+        return Err(Error::Config(vec![
+            "the development set has no usable sentence pairs or blocks of text".into(),
+        ]));
     }
     let bits = |sum: f64| sum / tokens as f64 / std::f64::consts::LN_2;
     let nll_loss = bits(nll);

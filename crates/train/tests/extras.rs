@@ -57,7 +57,10 @@ fn frozen_groups_stay_as_they_are() {
         assert_eq!(counters.updates, 4);
         assert_eq!(counters.gate_updates, if system == "nobcd" || free.ends_with("gates") { 4 } else { 2 });
     }
-    let refused = RunConfig::from_layers(&[mae_train::config::assignment("train.free=gates").unwrap()]);
+    let refused = RunConfig::<mae_model::ModelConfig>::from_layers(&[mae_train::config::assignment(
+        "train.free=gates",
+    )
+    .unwrap()]);
     assert!(refused.unwrap_err().to_string().contains("need gates"));
 }
 
@@ -161,11 +164,7 @@ fn a_model_without_gates_gets_gates_that_change_nothing() {
     let base = run(first.path(), &config("base", &["train.max_update=3"]));
     let from = first.path().join("checkpoint_last");
     let mut gated = learner(&config("mae", &[]));
-    let text = mae_train::checkpoint::TextSide {
-        source: data(1, 0).src_vocab,
-        target: data(1, 0).tgt_vocab,
-        codes: None,
-    };
+    let text = common::text();
     mae_train::finetune::load(&from, &mut gated.model, &text).unwrap();
     let loss = |learner: &Learner| {
         mae_train::validate::development_loss(&learner.model, &data(10, 100), &config("mae", &[]).train)
@@ -190,11 +189,8 @@ fn what_does_not_fit_is_told_all_at_once() {
     let other = config("mae", &["model.encoder_layers=1", "model.mixture.gate_hidden=3", "model.norm=pre"]);
     let words =
         mae_data::Vocab::from_counts([("ab", 3), ("xy", 2)], mae_data::vocab::VocabOptions::default());
-    let text = mae_train::checkpoint::TextSide {
-        source: data(1, 0).src_vocab,
-        target: std::sync::Arc::new(words),
-        codes: None,
-    };
+    let mut text = common::text();
+    text.dictionaries[1].1 = std::sync::Arc::new(words);
     let from = folder.path().join("checkpoint_last");
     let error = mae_train::finetune::load(&from, &mut learner(&other).model, &text).unwrap_err().to_string();
     for part in [

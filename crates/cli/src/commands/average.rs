@@ -58,7 +58,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         None => args.inputs,
     };
     ensure!(!inputs.contains(&args.output), "--output {} is one of the inputs", args.output.display());
-    average(&inputs)?.save(&args.output).with_context(|| format!("--output {}", args.output.display()))?;
+    average(&inputs, &args.output).with_context(|| format!("--output {}", args.output.display()))?;
     println!("{}: the mean of {} checkpoints", args.output.display(), inputs.len());
     inputs.iter().for_each(|input| println!("  {}", input.display()));
     Ok(ExitCode::SUCCESS)

@@ -24,6 +24,10 @@ Binarise another test set with the dictionaries and merges of that run:
         --srcdict data-bin/iwslt14.de-en/dict.de.txt --tgtdict data-bin/iwslt14.de-en/dict.en.txt \\
         --bpe-codes data-bin/iwslt14.de-en/bpe.codes
 
+One text, for a language model (the files are train.txt and the like themselves; words as they are, or --bpe N):
+
+    mae preprocess --only-source --trainpref train.txt --validpref valid.txt --testpref test.txt --destdir data-bin/wiki
+
 The folder is fairseq's: either program reads what the other has written.";
 
 /// Turn text into dictionaries and token ids: fairseq-preprocess, with BPE on the way if wanted.
@@ -34,11 +38,20 @@ The folder is fairseq's: either program reads what the other has written.";
 #[command(after_help = EXAMPLE)]
 pub struct Args {
     /// Source language: the ending of its files, e.g. `de`.
-    #[arg(short, long, value_name = "SRC")]
-    source_lang: String,
+    #[arg(short, long, value_name = "SRC", required_unless_present = "only_source")]
+    source_lang: Option<String>,
     /// Target language: the ending of its files, e.g. `en`.
-    #[arg(short, long, value_name = "TGT")]
-    target_lang: String,
+    #[arg(
+        short,
+        long,
+        value_name = "TGT",
+        required_unless_present = "only_source",
+        conflicts_with = "only_source"
+    )]
+    target_lang: Option<String>,
+    /// One text alone, for language models: reads PREFIX (with -s PREFIX.SRC), writes dict.txt and SPLIT.{bin,idx}.
+    #[arg(long)]
+    only_source: bool,
     /// Training text: PREFIX.SRC and PREFIX.TGT. Dictionaries and merges are made from it.
     #[arg(long, value_name = "PREFIX")]
     trainpref: Option<String>,
@@ -112,9 +125,9 @@ pub struct Args {
     /// A line that is not UTF-8: stop, or put U+FFFD for the bad bytes and report the line.
     #[arg(long, value_name = "DO", value_enum, default_value_t = OnBadUtf8::Error, help_heading = "Odd lines")]
     bad_utf8: OnBadUtf8,
-    /// A training pair with an empty side.
-    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Skip, help_heading = "Odd lines")]
-    empty_train: OnLine,
+    /// A training pair with an empty side [default: skip; keep with --only-source].
+    #[arg(long, value_name = "DO", value_enum, help_heading = "Odd lines")]
+    empty_train: Option<OnLine>,
     /// A validation or test pair with an empty side.
     #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Odd lines")]
     empty_eval: OnLine,
@@ -193,6 +206,13 @@ impl Args {
             OnBadUtf8::Error => BadUtf8::Error,
             OnBadUtf8::Replace => BadUtf8::Replace,
         };
+        let lang = |lang: &Option<String>| lang.clone().unwrap_or_default();
+        let base = if self.only_source {
+            let source_lang = lang(&self.source_lang);
+            PreprocessOptions { source_lang, ..PreprocessOptions::only_source(&self.destdir) }
+        } else {
+            PreprocessOptions::new(&lang(&self.source_lang), &lang(&self.target_lang), &self.destdir)
+        };
         Ok(PreprocessOptions {
             trainpref: self.trainpref.clone(),
             validpref: self.validpref.clone(),
@@ -208,10 +228,13 @@ impl Args {
             bpe: self.segmentation(),
             dropout: (self.bpe_dropout > 0.0).then_some(dropout),
             bad_utf8,
-            empty: Policies { train: self.empty_train.into(), eval: self.empty_eval.into() },
+            empty: Policies {
+                train: self.empty_train.map_or(base.empty.train, Into::into),
+                eval: self.empty_eval.into(),
+            },
             max_line_tokens: self.max_line_tokens,
             too_long: Policies { train: self.long_train.into(), eval: self.long_eval.into() },
-            ..PreprocessOptions::new(&self.source_lang, &self.target_lang, &self.destdir)
+            ..base
         })
     }
 }
@@ -242,6 +265,10 @@ fn print(out: &mut impl Write, args: &Args, report: &PreprocessReport) -> std::i
     writeln!(out, "{report}")?;
     let destdir = args.destdir.display();
     match args.trainpref {
+        Some(_) if args.only_source => writeln!(
+            out,
+            "written to {destdir}; train on it with `mae train {destdir} --task language_modeling`"
+        ),
         Some(_) => writeln!(out, "written to {destdir}; train on it with `mae train {destdir}`"),
         None => writeln!(out, "written to {destdir}"),
     }
@@ -253,7 +280,8 @@ pub fn explain(error: Error) -> anyhow::Error {
         Error::BadUtf8 { .. } => "--bad-utf8 replace puts U+FFFD for bad bytes and reports the lines",
         Error::Refused { .. } => "the flags are --empty-train, --empty-eval, --long-train and --long-eval",
         Error::Io { action: "open", source, .. } if source.kind() == ErrorKind::NotFound => {
-            "texts are PREFIX.LANG, PREFIX.LANG.gz or PREFIX.LANG.zst, with the LANG of -s and -t"
+            "texts are PREFIX.LANG, PREFIX.LANG.gz or PREFIX.LANG.zst, with the LANG of -s and -t; with --only-source and \
+             without -s, PREFIX itself"
         }
         // The message has its cause in it already.
         _ => return anyhow::anyhow!("{error}"),

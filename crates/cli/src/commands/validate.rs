@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use mae_data::ParallelDataset;
 use mae_data::pairs::detect_languages;
 use mae_eval::validator::BleuValidator;
-use mae_model::folder::ModelFolder;
+use mae_model::folder::{self, ModelFolder, Task};
 use mae_train::TrainConfig;
 use mae_train::finetune::dictionary_fault;
 use mae_train::validate::{Validator, development_loss};
@@ -84,6 +84,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if !(0.0..1.0).contains(&args.label_smoothing) || args.max_tokens == 0 || args.beam == 0 {
         bail!("--label-smoothing must be in [0, 1), --max-tokens and --beam above 0");
     }
+    if folder::task(&args.model).is_ok_and(|task| task == Task::LanguageModeling) {
+        bail!("{} is a language model: measure it with `mae eval-lm {0} --data DIR`", args.model.display());
+    }
     let ModelFolder { model, source, target, codes } =
         ModelFolder::load(&args.model, &args.device.open()?)
             .with_context(|| format!("model {}", args.model.display()))?;
@@ -99,8 +102,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     for split in &args.split {
         let data = ParallelDataset::open(&args.data, split, &from, &to)?;
         let faults = [
-            dictionary_fault("source", &source, &data.src_vocab),
-            dictionary_fault("target", &target, &data.tgt_vocab),
+            dictionary_fault("source dictionaries", &source, &data.src_vocab),
+            dictionary_fault("target dictionaries", &target, &data.tgt_vocab),
         ];
         let faults: Vec<String> = faults.into_iter().flatten().collect();
         if !faults.is_empty() {

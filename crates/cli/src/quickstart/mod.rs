@@ -19,7 +19,7 @@ use mae_eval::gates::summarise;
 use mae_eval::translate::translate;
 use mae_model::folder::write_aside;
 use mae_model::{ExpertMode, Translator};
-use mae_train::checkpoint::Resets;
+use mae_train::checkpoint::{Resets, TextSide};
 use mae_train::log::Event;
 use mae_train::{Learner, RunConfig, Trainer};
 
@@ -145,7 +145,7 @@ impl Quickstart {
             config,
             train: &data.train,
             valid: None,
-            codes: Some(&data.codes),
+            text: TextSide::of_pairs(&data.train, Some(&data.codes)),
             folder: run.clone(),
             tensorboard: None,
             resets: Resets::default(),
@@ -195,8 +195,9 @@ impl Quickstart {
 
     fn config(&self, system: &str) -> Result<RunConfig> {
         let recipe: toml::Table = RECIPE.parse().expect("the recipe in the program is valid TOML");
-        let heads = RunConfig::from_layers(std::slice::from_ref(&recipe))?.model.encoder_attention_heads;
-        let mut config = RunConfig::from_layers(&[recipe, recipes::system(system, heads)?])?;
+        let plain: RunConfig = RunConfig::from_layers(std::slice::from_ref(&recipe))?;
+        let heads = plain.model.encoder_attention_heads;
+        let mut config: RunConfig = RunConfig::from_layers(&[recipe, recipes::system(system, heads)?])?;
         config.train.seed = self.seed;
         if let Some(updates) = self.updates {
             config.train.max_update = updates;

@@ -1,12 +1,13 @@
 //! Text files to a binarised folder: `fairseq-preprocess`, with BPE on the way if wanted.
 //!
-//! Writes `dict.{lang}.txt`, `{split}.{src}-{tgt}.{lang}.{bin,idx}` and, with BPE, its codes (or the `tokenizer.json`).
+//! Writes `dict.{lang}.txt`, `{split}.{src}-{tgt}.{lang}.{bin,idx}` (of one text alone `dict.txt` and `{split}.{bin,idx}`) and, with BPE, its codes (or the `tokenizer.json`).
 //! Everything is written aside and renamed only when all splits are through; texts are streamed.
 //!
 //! The vocabulary counts all training lines, those that a policy then leaves out too: so `dict.txt` is what
 //! fairseq writes for the same text.
 
 mod report;
+mod text;
 mod words;
 
 use std::fs;
@@ -83,6 +84,9 @@ pub struct PreprocessOptions {
     pub validpref: Option<String>,
     /// Test texts, separated by commas: they become `test`, `test1`, ….
     pub testpref: Option<String>,
+    /// One text instead of two, for language models: the source alone. Its files are `{trainpref}` themselves where the
+    /// source language is empty.
+    pub only_source: bool,
     /// Where everything is written.
     pub destdir: PathBuf,
     /// One vocabulary for both languages, cut by `nwordssrc` and `thresholdsrc`.
@@ -125,6 +129,7 @@ impl PreprocessOptions {
             trainpref: None,
             validpref: None,
             testpref: None,
+            only_source: false,
             destdir: destdir.into(),
             joined_dictionary: false,
             srcdict: None,
@@ -141,6 +146,12 @@ impl PreprocessOptions {
             max_line_tokens: 1023,
             too_long: Policies { train: LinePolicy::Keep, eval: LinePolicy::Keep },
         }
+    }
+
+    /// The defaults for one text. Empty lines are kept: they are part of it.
+    pub fn only_source(destdir: impl Into<PathBuf>) -> Self {
+        let keep = Policies { train: LinePolicy::Keep, eval: LinePolicy::Keep };
+        Self { only_source: true, empty: keep, ..Self::new("", "", destdir) }
     }
 
     /// (split, prefix) for all texts, in fairseq's naming.
@@ -161,7 +172,14 @@ impl PreprocessOptions {
 
     fn check(&self) -> Result<()> {
         let given = [&self.srcdict, &self.tgtdict].iter().filter(|dict| dict.is_some()).count();
-        let complaint = if self.source_lang == self.target_lang {
+        let separate = matches!(self.bpe, BpeSource::LearnSeparately(_) | BpeSource::SeparateCodes(..));
+        let complaint = if self.only_source {
+            if self.tgtdict.is_some() || self.joined_dictionary || separate {
+                "--only-source has one text: leave --tgtdict, --joined-dictionary and separate BPE codes out"
+            } else {
+                return self.check_texts(given >= 1);
+            }
+        } else if self.source_lang == self.target_lang {
             "source and target language are the same; give their files different endings"
         } else if [&self.source_lang, &self.target_lang]
             .iter()
@@ -170,8 +188,20 @@ impl PreprocessOptions {
             "a language is a file ending such as `de`: not empty, without `.` or `/`"
         } else if self.joined_dictionary && given == 2 {
             "a joined dictionary is one dictionary: give --srcdict or --tgtdict, not both"
-        } else if self.trainpref.is_none() && given < if self.joined_dictionary { 1 } else { 2 } {
-            "without --trainpref both dictionaries must be given (--srcdict and --tgtdict)"
+        } else {
+            return self.check_texts(given >= if self.joined_dictionary { 1 } else { 2 });
+        };
+        Err(Error::Options(complaint.into()))
+    }
+
+    /// Whether what is given suffices, where all dictionaries are given or not.
+    fn check_texts(&self, dictionaries: bool) -> Result<()> {
+        let complaint = if self.trainpref.is_none() && !dictionaries {
+            if self.only_source {
+                "without --trainpref the dictionary must be given (--srcdict)"
+            } else {
+                "without --trainpref both dictionaries must be given (--srcdict and --tgtdict)"
+            }
         } else if self.trainpref.is_none()
             && matches!(self.bpe, BpeSource::Learn(_) | BpeSource::LearnSeparately(_))
         {
@@ -229,11 +259,19 @@ pub fn preprocess(
         BpeSource::Applied(_) => None,
         _ => segmentation.as_ref().map(Segmentation::segmenters),
     };
+    if options.only_source {
+        let vocab = words.source_vocab(segmenters.as_ref())?;
+        let segmenter = segmenters.as_ref().map(|both| &*both[0]);
+        let merges = segmentation.as_ref().map(Segmentation::merges);
+        let report = text::binarise(options, &vocab, segmenter, merges, &mut progress)?;
+        Segmentation::save(segmentation.as_ref(), destdir)?;
+        return Ok(report);
+    }
     let (src_vocab, tgt_vocab) = words.vocabs(segmenters.as_ref())?;
 
     let mut report = PreprocessReport {
         src_vocab: src_vocab.len(),
-        tgt_vocab: tgt_vocab.len(),
+        tgt_vocab: Some(tgt_vocab.len()),
         bpe_merges: segmentation.as_ref().map(Segmentation::merges),
         splits: Vec::new(),
     };
@@ -262,10 +300,11 @@ fn several<'a>(name: &'a str, prefixes: &'a Option<String>) -> impl Iterator<Ite
     })
 }
 
-/// `{prefix}.{lang}`, or that file compressed.
+/// `{prefix}.{lang}`, or `{prefix}` where there is no language; or that file compressed.
 fn text_path(prefix: &str, lang: &str) -> PathBuf {
-    let plain = PathBuf::from(format!("{prefix}.{lang}"));
-    let compressed = ["gz", "zst"].map(|ending| PathBuf::from(format!("{prefix}.{lang}.{ending}")));
+    let name = if lang.is_empty() { prefix.to_owned() } else { format!("{prefix}.{lang}") };
+    let compressed = ["gz", "zst"].map(|ending| PathBuf::from(format!("{name}.{ending}")));
+    let plain = PathBuf::from(name);
     if plain.exists() { plain } else { compressed.into_iter().find(|path| path.exists()).unwrap_or(plain) }
 }
 
@@ -312,7 +351,12 @@ impl<'a> Split<'a> {
             tgt_writer,
             empty: choose(options.empty),
             too_long: choose(options.too_long),
-            report: SplitReport { name, src: side(src_path), tgt: side(tgt_path), ..SplitReport::default() },
+            report: SplitReport {
+                name,
+                src: side(src_path),
+                tgt: Some(side(tgt_path)),
+                ..SplitReport::default()
+            },
         })
     }
 
@@ -356,13 +400,8 @@ impl<'a> Split<'a> {
             let what = "no training pair is left; is the file empty, or do the policies skip every line?";
             return Err(Error::dataset(&self.report.src.path, what));
         }
-        for (side, reader) in
-            [(&mut self.report.src, &self.lines.src), (&mut self.report.tgt, &self.lines.tgt)]
-        {
-            side.unknown_share =
-                if side.tokens == 0 { 0.0 } else { side.unknown as f64 / side.tokens as f64 };
-            side.issues = reader.issues().clone();
-        }
+        self.report.src.close(&self.lines.src);
+        self.report.tgt.iter_mut().for_each(|side| side.close(&self.lines.tgt));
         Ok(())
     }
 
@@ -371,7 +410,8 @@ impl<'a> Split<'a> {
         self.report.lines += 1;
         let line = self.report.lines;
         let mut skip = false;
-        for (side, (ids, _)) in [(&mut self.report.src, src), (&mut self.report.tgt, tgt)] {
+        let sides = std::iter::once(&mut self.report.src).chain(&mut self.report.tgt);
+        for (side, (ids, _)) in sides.zip([src, tgt]) {
             let length = ids.len() - 1; // the end of the sentence is always there
             let (policy, tally, what) = if length == 0 {
                 (self.empty, &mut side.empty, "the line is empty".to_owned())
@@ -393,10 +433,9 @@ impl<'a> Split<'a> {
             return Ok(());
         }
         self.report.written += 1;
-        for (side, (ids, unknown), writer) in [
-            (&mut self.report.src, src, &mut self.src_writer),
-            (&mut self.report.tgt, tgt, &mut self.tgt_writer),
-        ] {
+        let sides = std::iter::once(&mut self.report.src).chain(&mut self.report.tgt);
+        let written = [(src, &mut self.src_writer), (tgt, &mut self.tgt_writer)];
+        for (side, ((ids, unknown), writer)) in sides.zip(written) {
             side.tokens += ids.len() as u64;
             side.unknown += *unknown as u64;
             writer.push(ids)?;

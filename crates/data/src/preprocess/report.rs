@@ -5,15 +5,16 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::lines::{Issues, Tally};
+use crate::lines::{Issues, LineReader, Tally};
 
 /// What preprocessing did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PreprocessReport {
     /// Size of the source vocabulary.
     pub src_vocab: usize,
-    /// Size of the target vocabulary.
-    pub tgt_vocab: usize,
+    /// Size of the target vocabulary; none of one text alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tgt_vocab: Option<usize>,
     /// Number of BPE merges, if BPE was applied.
     pub bpe_merges: Option<usize>,
     /// One entry per split, in the order they were given.
@@ -27,14 +28,15 @@ pub struct SplitReport {
     pub name: String,
     /// Lines read from each side.
     pub lines: u64,
-    /// Pairs written.
+    /// Pairs (or lines of one text) written.
     pub written: u64,
-    /// Pairs left out, by the policies for empty and over-long lines.
+    /// Those left out, by the policies for empty and over-long lines.
     pub skipped: Tally,
     /// The source side.
     pub src: SideReport,
-    /// The target side.
-    pub tgt: SideReport,
+    /// The target side; none of one text alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tgt: Option<SideReport>,
 }
 
 /// One side of one split.
@@ -56,9 +58,20 @@ pub struct SideReport {
     pub issues: Issues,
 }
 
+impl SideReport {
+    /// What is known when all lines are read.
+    pub(super) fn close(&mut self, reader: &LineReader) {
+        self.unknown_share = if self.tokens == 0 { 0.0 } else { self.unknown as f64 / self.tokens as f64 };
+        self.issues = reader.issues().clone();
+    }
+}
+
 impl fmt::Display for PreprocessReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "vocabularies: {} source, {} target", self.src_vocab, self.tgt_vocab)?;
+        match self.tgt_vocab {
+            Some(target) => write!(f, "vocabularies: {} source, {target} target", self.src_vocab)?,
+            None => write!(f, "vocabulary: {} types", self.src_vocab)?,
+        }
         if let Some(merges) = self.bpe_merges {
             write!(f, "; {merges} BPE merges")?;
         }
@@ -68,11 +81,13 @@ impl fmt::Display for PreprocessReport {
 
 impl fmt::Display for SplitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} lines, {} pairs written", self.name, self.lines, self.written)?;
+        let what = if self.tgt.is_some() { "pairs" } else { "lines" };
+        write!(f, "{}: {} lines, {} {what} written", self.name, self.lines, self.written)?;
         if self.skipped.count > 0 {
             write!(f, ", {} skipped", self.skipped)?;
         }
-        write!(f, "\n{}\n{}", self.src, self.tgt)
+        write!(f, "\n{}", self.src)?;
+        self.tgt.iter().try_for_each(|tgt| write!(f, "\n{tgt}"))
     }
 }
 

@@ -59,7 +59,9 @@ impl TrainWords<'_, '_> {
             BpeSource::Tokenizer(path) => Segmentation::Tokenizer(Tokenizer::load(path)?),
             BpeSource::Learn(options) => {
                 let mut joint = self.src()?.clone();
-                joint.merge(self.tgt()?);
+                if !self.options.only_source {
+                    joint.merge(self.tgt()?);
+                }
                 Segmentation::Joint(self.learn(&joint, *options)?)
             }
             BpeSource::LearnSeparately(options) => {
@@ -73,6 +75,19 @@ impl TrainWords<'_, '_> {
     fn learn(&mut self, words: &WordCounts, options: LearnOptions) -> Result<Codes> {
         let total = options.merges;
         learn(words, options, |done| (self.progress)(Progress::Learning { done, total }))
+    }
+
+    /// The vocabulary of one text.
+    pub(super) fn source_vocab(&mut self, segmenters: Option<&Segmenters>) -> Result<Vocab> {
+        let PreprocessOptions { thresholdsrc: threshold, nwordssrc: nwords, padding_factor, .. } =
+            *self.options;
+        match &self.options.srcdict {
+            Some(path) => Vocab::load(path),
+            None => {
+                let tokens = self.tokens(segmenters, 0)?;
+                Ok(Vocab::from_counts(tokens, VocabOptions { threshold, nwords, padding_factor }))
+            }
+        }
     }
 
     pub(super) fn vocabs(&mut self, segmenters: Option<&Segmenters>) -> Result<(Vocab, Vocab)> {
@@ -92,10 +107,7 @@ impl TrainWords<'_, '_> {
             };
             return Ok((joint.clone(), joint));
         }
-        let src = match &options.srcdict {
-            Some(path) => Vocab::load(path)?,
-            None => Vocab::from_counts(self.tokens(segmenters, 0)?, src_cut),
-        };
+        let src = self.source_vocab(segmenters)?;
         let tgt = match &options.tgtdict {
             Some(path) => Vocab::load(path)?,
             None => Vocab::from_counts(self.tokens(segmenters, 1)?, tgt_cut),

@@ -9,7 +9,7 @@ use mae_engine::Device;
 
 use super::{LanguageModel, LmConfig};
 use crate::Result;
-use crate::folder::{self, Snapshot, Task, WEIGHTS};
+use crate::folder::{self, Snapshot, WEIGHTS};
 
 /// The dictionary.
 pub const DICT: &str = "dict.txt";
@@ -27,7 +27,7 @@ pub struct LmFolder {
 impl LmFolder {
     /// Loads a folder; anything missing, extra or of another shape is refused by name.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
-        let config = load_config(folder)?;
+        let config: LmConfig = folder::load_config(folder)?;
         let dictionary = Arc::new(Vocab::load(folder.join(DICT))?);
         let mut model = LanguageModel::zeroed(&config, dictionary.len(), device)?;
         folder::load_weights(&folder.join(WEIGHTS), model.params_mut())?;
@@ -36,13 +36,6 @@ impl LmFolder {
 
     /// Writes all files into `folder`, which is made if need be.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        Snapshot::of_lm(&self.model).save_lm(folder, &self.dictionary, self.codes.as_ref())
+        Snapshot::of(&self.model).save(folder, &[(DICT, &self.dictionary)], self.codes.as_ref())
     }
-}
-
-/// Reads `config.toml`.
-pub fn load_config(folder: &Path) -> Result<LmConfig> {
-    let config: LmConfig = folder::read_config(folder, Task::LanguageModeling)?;
-    config.check()?;
-    Ok(config)
 }

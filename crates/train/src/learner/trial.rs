@@ -3,17 +3,17 @@
 use mae_data::PackedBatch;
 use mae_engine::Rng;
 use mae_model::config::System;
-use mae_model::groups;
+use mae_model::{Config, Model, groups};
 
 use super::{Learner, StepKind};
 use crate::Result;
 use crate::config::Free;
 
-impl Learner {
+impl<M: Model> Learner<M> {
     /// Forward and backward over `batch` with every kind of step that this run takes, to see whether the memory
     /// suffices. Parameters, statistics, counters and random numbers stay as they are.
     pub fn try_out(&mut self, batch: &PackedBatch) -> Result<()> {
-        let kinds: &[StepKind] = match self.model.config().mixture.system {
+        let kinds: &[StepKind] = match self.model.config().mixture().system {
             System::Mae if self.config.free == Free::Gates => &[StepKind::G],
             System::Mae => &[StepKind::F, StepKind::G],
             System::Nobcd => &[StepKind::Joint],

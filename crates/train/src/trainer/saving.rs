@@ -3,15 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use mae_model::Model;
+
 use super::Trainer;
-use crate::checkpoint::{self, RunState, Snapshot, TextSide};
+use crate::checkpoint::{self, RunState, Snapshot};
 use crate::config::Metric;
 use crate::diagnosis::Diagnosis;
 use crate::log::Event;
 use crate::validate::development_loss;
 use crate::{Error, Result, kept};
 
-impl Trainer<'_> {
+impl<M: Model> Trainer<'_, M> {
     pub(super) fn validate(
         &mut self,
         state: &mut RunState,
@@ -47,7 +49,7 @@ impl Trainer<'_> {
         }
         let snapshot = Arc::new(Snapshot::of_model(model));
         if keep > 0 {
-            let (snapshot, folder, text) = (snapshot.clone(), self.folder.clone(), self.text());
+            let (snapshot, folder, text) = (snapshot.clone(), self.folder.clone(), self.text.clone());
             self.writer.hand_over(move || {
                 kept::keep_best(&folder, metric, (value, updates), keep, (&snapshot, &text))
             })?;
@@ -76,7 +78,7 @@ impl Trainer<'_> {
         prune: fn(&Path, usize) -> Result<()>,
     ) -> Result<()> {
         let snapshot = Snapshot::of_model(&self.learner.model);
-        let (folder, text) = (self.folder.clone(), self.text());
+        let (folder, text) = (self.folder.clone(), self.text.clone());
         self.writer.hand_over(move || {
             snapshot.write(&folder, &name, &text)?;
             prune(&folder, count)
@@ -87,7 +89,7 @@ impl Trainer<'_> {
     pub(super) fn save_before(&mut self, mut diagnosis: Diagnosis, state: RunState) -> Result<Diagnosis> {
         self.writer.finish()?;
         let snapshot = Snapshot::of_run(&self.learner, &state);
-        let saved = snapshot.write(&self.folder, checkpoint::NOT_FINITE, &self.text())?;
+        let saved = snapshot.write(&self.folder, checkpoint::NOT_FINITE, &self.text)?;
         let json = serde_json::to_string(&diagnosis).expect("a diagnosis can always be written as JSON");
         mae_model::folder::write_aside(&saved.join(checkpoint::DIAGNOSIS), json.as_bytes())?;
         diagnosis.saved = Some(saved);
@@ -103,13 +105,8 @@ impl Trainer<'_> {
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
         self.learner.model.params().device().check()?;
-        let (folder, text) = (self.folder.clone(), self.text());
+        let (folder, text) = (self.folder.clone(), self.text.clone());
         self.writer.hand_over(move || snapshot.write(&folder, name, &text).map(|_| ()))?;
         tell(Event::Saved { folder: self.folder.join(name), num_updates: state.counters.updates })
-    }
-
-    pub(super) fn text(&self) -> TextSide {
-        let (source, target) = (self.train.src_vocab.clone(), self.train.tgt_vocab.clone());
-        TextSide { source, target, codes: self.codes.cloned() }
     }
 }

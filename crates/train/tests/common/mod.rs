@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 use mae_data::vocab::VocabOptions;
 use mae_data::{ParallelDataset, Vocab};
 use mae_engine::Device;
-use mae_model::{Translator, groups};
-use mae_train::checkpoint::{Resets, Writer};
+use mae_model::{Model, Translator, groups};
+use mae_train::checkpoint::{Resets, TextSide, Writer};
 use mae_train::config::assignment;
 use mae_train::log::Event;
 use mae_train::{Learner, Outcome, Result, RunConfig, Trainer};
@@ -41,6 +41,11 @@ pub fn config(system: &str, extra: &[&str]) -> RunConfig {
     RunConfig::from_layers(&layers).unwrap()
 }
 
+/// Its dictionaries.
+pub fn text() -> TextSide {
+    TextSide::of_pairs(&data(1, 0), None)
+}
+
 /// A model before its first update.
 pub fn learner(config: &RunConfig) -> Learner {
     let types = data(1, 0).src_vocab.len();
@@ -61,7 +66,7 @@ pub fn train(
         learner: learner(config),
         train: &train,
         valid: Some(&valid),
-        codes: None,
+        text: text(),
         folder: folder.to_owned(),
         tensorboard: Some(folder.join("board")),
         resets,
@@ -73,8 +78,8 @@ pub fn train(
 }
 
 /// All parameters and moments.
-pub fn bits(learner: &Learner) -> Vec<u32> {
+pub fn bits<M: Model>(learner: &Learner<M>) -> Vec<u32> {
     let params = groups::ALL.iter().flat_map(|(group, _)| learner.model.params().group_to_host(*group));
-    let moments = learner.moments().iter().flat_map(|m| m.to_host().concat());
+    let moments = learner.optimizer().memory().into_iter().flat_map(|(_, values)| values);
     params.chain(moments).map(f32::to_bits).collect()
 }

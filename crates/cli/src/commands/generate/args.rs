@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use mae_decode::{Choice, Sampling, SearchOptions};
-use mae_model::{Draws, ExpertMode};
+use mae_model::config::System;
+use mae_model::experts::Experts;
+use mae_model::{Config, Draws, ExpertMode};
 
 use super::models::Models;
 use super::output::Style;
@@ -28,11 +30,16 @@ pub struct ModelArgs {
     seed: u64,
 }
 
+/// Which experts of a mixture compute.
 #[derive(Clone, Copy, Debug)]
-enum Which {
+pub enum Which {
+    /// All, by the gates.
     Mix,
+    /// The gates' favourite.
     Argmax,
+    /// One drawn at random.
     Random,
+    /// The one of this number.
     Number(u32),
 }
 
@@ -55,30 +62,41 @@ impl std::str::FromStr for Which {
 impl ModelArgs {
     /// How experts combine; refused where a model has no such experts.
     pub fn mode(&self, models: &Models) -> anyhow::Result<ExpertMode> {
-        let mode = match self.expert {
-            Which::Mix => return Ok(ExpertMode::Mix),
-            Which::Argmax => ExpertMode::Argmax,
-            Which::Random => ExpertMode::Random(Draws { seed: self.seed, places: Vec::new() }),
-            Which::Number(number) => ExpertMode::Fixed(number),
-        };
-        for (name, model) in models.named() {
-            let (system, count) = (model.config().mixture.system, model.config().experts().count());
-            if system == mae_model::config::System::Base {
-                bail!("--expert needs a mixture: the model {name} has none (BASE); leave --expert out");
-            }
-            match self.expert {
-                Which::Argmax if !system.is_gated() => bail!(
-                    "--expert argmax needs gates: the model {name} has none (uni-MAE); use `random` or the number of an \
-                     expert"
-                ),
-                Which::Number(number) if number as usize >= count => bail!(
-                    "--expert {number}: the model {name} has {count} experts, numbers 0 to {}",
-                    count.saturating_sub(1)
-                ),
-                _ => {}
-            }
+        models.named().try_for_each(|(name, model)| self.expert.check(name, model.config()))?;
+        Ok(self.expert.mode(self.seed))
+    }
+}
+
+impl Which {
+    /// How experts combine.
+    pub fn mode(self, seed: u64) -> ExpertMode {
+        match self {
+            Self::Mix => ExpertMode::Mix,
+            Self::Argmax => ExpertMode::Argmax,
+            Self::Random => ExpertMode::Random(Draws { seed, places: Vec::new() }),
+            Self::Number(number) => ExpertMode::Fixed(number),
         }
-        Ok(mode)
+    }
+
+    /// An error where a model has no such experts.
+    pub fn check(self, name: &str, config: &impl Config) -> anyhow::Result<()> {
+        let mixture = config.mixture();
+        let count = Experts { heads: config.heads(), dropped: mixture.dropped_heads }.count();
+        match self {
+            Self::Mix => {}
+            _ if mixture.system == System::Base => {
+                bail!("--expert needs a mixture: the model {name} has none (BASE); leave --expert out")
+            }
+            Self::Argmax if !mixture.system.is_gated() => bail!(
+                "--expert argmax needs gates: the model {name} has none (uni-MAE); use `random` or the number of an expert"
+            ),
+            Self::Number(number) if number as usize >= count => bail!(
+                "--expert {number}: the model {name} has {count} experts, numbers 0 to {}",
+                count.saturating_sub(1)
+            ),
+            _ => {}
+        }
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use mae_data::segmentation::Segmenter;
 use mae_data::{Segmentation, Vocab};
 use mae_engine::Device;
 use mae_model::Translator;
-use mae_model::folder::{self, ModelFolder};
+use mae_model::folder::{self, ModelFolder, Task};
 
 /// One model or more, with the same dictionaries.
 pub struct Models {
@@ -101,6 +101,13 @@ fn load(path: &Path, device: &Device) -> anyhow::Result<ModelFolder> {
              (SAVE_DIR/checkpoint_best, SAVE_DIR/checkpoint_last)",
             path.display(),
             folder::CONFIG
+        );
+    }
+    if folder::task(path)? == Task::LanguageModeling {
+        bail!(
+            "{} is a language model, which does not translate: `mae continue {0} --prompt TEXT` lets it go on writing, \
+             `mae eval-lm {0} --data DIR` measures it",
+            path.display()
         );
     }
     ModelFolder::load(path, device).with_context(|| format!("cannot load the model {}", path.display()))

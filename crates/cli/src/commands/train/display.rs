@@ -4,6 +4,7 @@ use std::path::Path;
 
 use indicatif::ProgressBar;
 use mae_train::log::Event;
+use mae_train::memory::tokens_of;
 
 use crate::progress;
 
@@ -40,10 +41,8 @@ impl<'a> Display<'a> {
             }
             Event::Reset { what } => eprintln!("mae: this run goes on without its {}", what.join(", ")),
             Event::Memory(used) => println!(
-                "the largest batch ({} source and {} target tokens) takes {:.2} GiB of {} memory, parameters and \
-                 optimiser included",
-                used.source_tokens,
-                used.target_tokens,
+                "the largest batch ({}) takes {:.2} GiB of {} memory, parameters and optimiser included",
+                tokens_of((used.source_tokens, used.target_tokens)),
                 used.bytes as f64 / (1u64 << 30) as f64,
                 if self.gpu { "GPU" } else { "main" }
             ),
@@ -53,7 +52,7 @@ impl<'a> Display<'a> {
             Event::Skipped { pairs, examples } => {
                 let some: Vec<String> = examples.iter().map(u64::to_string).collect();
                 eprintln!(
-                    "mae: {pairs} training pairs are longer than train.max_tokens or model.max_positions and are left out \
+                    "mae: {pairs} training pairs or blocks are longer than train.max_tokens or model.max_positions and are left out \
                      (numbers {}, …)",
                     some.join(", ")
                 );

@@ -21,9 +21,36 @@ pub struct Flags {
     /// train.seed
     #[arg(long)]
     seed: Option<u64>,
-    /// train.lr
+    /// train.optimizer: adam or nag
+    #[arg(long)]
+    optimizer: Option<String>,
+    /// train.momentum, of nag
+    #[arg(long)]
+    momentum: Option<f32>,
+    /// train.lr_scheduler: inverse_sqrt or cosine
+    #[arg(long)]
+    lr_scheduler: Option<String>,
+    /// train.lr; of cosine the lowest rate
     #[arg(long)]
     lr: Option<f64>,
+    /// train.max_lr, of cosine
+    #[arg(long)]
+    max_lr: Option<f64>,
+    /// train.lr_period_updates, of cosine
+    #[arg(long)]
+    lr_period_updates: Option<u64>,
+    /// train.t_mult, of cosine
+    #[arg(long)]
+    t_mult: Option<f64>,
+    /// train.lr_shrink, of cosine
+    #[arg(long)]
+    lr_shrink: Option<f64>,
+    /// train.warmup_init_lr
+    #[arg(long)]
+    warmup_init_lr: Option<f64>,
+    /// train.min_lr
+    #[arg(long)]
+    min_lr: Option<f64>,
     /// train.warmup_updates
     #[arg(long)]
     warmup_updates: Option<u64>,
@@ -36,6 +63,18 @@ pub struct Flags {
     /// train.label_smoothing
     #[arg(long)]
     label_smoothing: Option<f32>,
+    /// train.tokens_per_sample: tokens of a block of a language model's text
+    #[arg(long)]
+    tokens_per_sample: Option<usize>,
+    /// train.sample_break_mode: none, complete or eos
+    #[arg(long)]
+    sample_break_mode: Option<String>,
+    /// model.adaptive_softmax_cutoff, as 20000,60000
+    #[arg(long, value_name = "N,…")]
+    adaptive_softmax_cutoff: Option<String>,
+    /// train.gate_every_updates: G steps by update instead of by epoch
+    #[arg(long)]
+    gate_every_updates: Option<u64>,
     /// train.max_tokens
     #[arg(long)]
     max_tokens: Option<u32>,
@@ -106,7 +145,23 @@ impl Flags {
             ("model.dropout", self.dropout.as_ref().map(|v| text(v))),
             ("model.share_embeddings", self.share_all_embeddings.then(|| "all".into())),
             ("train.seed", self.seed.as_ref().map(|v| text(v))),
+            ("train.optimizer", self.optimizer.clone()),
+            ("train.momentum", self.momentum.as_ref().map(|v| text(v))),
+            ("train.lr_scheduler", self.lr_scheduler.clone()),
             ("train.lr", self.lr.map(float)),
+            ("train.max_lr", self.max_lr.map(float)),
+            ("train.lr_period_updates", self.lr_period_updates.as_ref().map(|v| text(v))),
+            ("train.t_mult", self.t_mult.map(float)),
+            ("train.lr_shrink", self.lr_shrink.map(float)),
+            ("train.warmup_init_lr", self.warmup_init_lr.map(float)),
+            ("train.min_lr", self.min_lr.map(float)),
+            ("train.tokens_per_sample", self.tokens_per_sample.as_ref().map(|v| text(v))),
+            ("train.sample_break_mode", self.sample_break_mode.clone()),
+            (
+                "model.adaptive_softmax_cutoff",
+                self.adaptive_softmax_cutoff.as_ref().map(|v| format!("[{v}]")),
+            ),
+            ("train.gate_every_updates", self.gate_every_updates.as_ref().map(|v| text(v))),
             ("train.warmup_updates", self.warmup_updates.as_ref().map(|v| text(v))),
             ("train.weight_decay", self.weight_decay.as_ref().map(|v| text(v))),
             ("train.clip_norm", self.clip_norm.map(float)),

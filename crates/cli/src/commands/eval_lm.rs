@@ -1,0 +1,207 @@
+//! `mae eval-lm`: how well a language model predicts a text.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use mae_data::{BlockOptions, Blocks, BreakMode, Segmentation, TextDataset};
+use mae_eval::perplexity::{TextMeasure, log_probs};
+use mae_model::lm::LmFolder;
+use mae_train::finetune::dictionary_fault;
+use serde::Serialize;
+use serde_json::json;
+
+use super::generate::args::Which;
+use crate::device::DeviceArgs;
+use crate::progress;
+
+/// Measure a language model on a binarised text (fairseq's eval_lm.py): loss and perplexity.
+///
+/// Every token is scored once, ends of lines counted. With --context-window C, a block of --tokens-per-sample N tokens
+/// reads C tokens that were scored before and scores N − C new ones: 512 and 480 is the paper's protocol.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki --split test --tokens-per-sample 512 --context-window 480
+  mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki --split valid,test --json
+  mae eval-lm MODEL --data DIR --log-probs tokens.jsonl
+
+Perplexity is 2 to the power of the bits, per unit: per token of the model; per word, with BPE pieces joined; per
+character; per byte. Numbers of different units cannot be compared. --log-probs writes a JSON object per line of the text,
+with its tokens and their natural-log probabilities.")]
+pub struct Args {
+    /// Model folder.
+    model: PathBuf,
+    /// Folder with dict.txt and the splits, as `mae preprocess --only-source` writes it.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Splits to measure, separated by commas.
+    #[arg(long, alias = "gen-subset", default_value = "test", value_delimiter = ',', value_name = "NAME")]
+    split: Vec<String>,
+    /// Tokens of a block, its context counted [default: as many as the model has positions].
+    #[arg(long, value_name = "N")]
+    tokens_per_sample: Option<usize>,
+    /// Tokens of a block that were scored before and are read again.
+    #[arg(long, value_name = "C", default_value_t = 0)]
+    context_window: usize,
+    /// Where blocks end: none (when they are full), complete (as many whole lines as fit) or eos (one line each).
+    #[arg(long, value_name = "MODE", default_value = "none")]
+    sample_break_mode: BreakMode,
+    /// Tokens at most in a batch.
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    max_tokens: u32,
+    /// Which experts of a mixture compute: mix (all, by the gates), argmax, random, or the number of one, from 0.
+    #[arg(long, value_name = "WHICH", default_value = "mix")]
+    expert: Which,
+    /// Seed of --expert random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the log-probability of every token to this file, as JSON lines.
+    #[arg(long, value_name = "FILE")]
+    log_probs: Option<PathBuf>,
+    /// Print one JSON object per split.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    split: &'a str,
+    tokens_per_sample: usize,
+    context_window: usize,
+    #[serde(flatten)]
+    measure: &'a TextMeasure,
+    bits_per_token: f64,
+    ppl_per_token: f64,
+    bits_per_word: f64,
+    ppl_per_word: f64,
+    bits_per_character: f64,
+    ppl_per_character: f64,
+    bits_per_byte: f64,
+    ppl_per_byte: f64,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode> {
+    ensure!(args.max_tokens > 0, "--max-tokens must be above 0");
+    ensure!(
+        args.log_probs.is_none() || args.split.len() == 1,
+        "--log-probs writes one file: give one --split at a time"
+    );
+    let folder = load(&args.model, &args.device)?;
+    let config = folder.model.config();
+    args.expert.check(&args.model.display().to_string(), config)?;
+    let positions = config.max_positions;
+    let tokens_per_sample = args.tokens_per_sample.unwrap_or(positions);
+    ensure!(
+        tokens_per_sample <= positions,
+        "--tokens-per-sample {tokens_per_sample}: the model has {positions} positions, and a block cannot be longer"
+    );
+    let options = BlockOptions {
+        tokens_per_sample,
+        context_window: args.context_window,
+        break_mode: args.sample_break_mode,
+    };
+    for split in &args.split {
+        measure_split(&args, &folder, options, split)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Loads a language model; says what to do where it is none.
+pub(super) fn load(path: &Path, device: &DeviceArgs) -> Result<LmFolder> {
+    use mae_model::folder::{Task, task};
+    let found = task(path).with_context(|| format!("model {}", path.display()))?;
+    if found == Task::Translation {
+        bail!(
+            "{} is a translation model, a language model is needed here: `mae validate {0} --data DIR` measures it, \
+             `mae generate {0}` translates with it",
+            path.display()
+        );
+    }
+    LmFolder::load(path, &device.open()?).with_context(|| format!("model {}", path.display()))
+}
+
+fn measure_split(args: &Args, folder: &LmFolder, options: BlockOptions, split: &str) -> Result<()> {
+    let data = TextDataset::open(&args.data, split)?;
+    if let Some(fault) = dictionary_fault("dictionaries", &folder.dictionary, &data.vocab) {
+        bail!("{} was not made for {}: {fault}", args.data.display(), args.model.display());
+    }
+    let blocks = Blocks::new(data.lines.clone(), options)?;
+    let longest = blocks.lengths().iter().map(|&(_, tokens)| tokens as usize).max().unwrap_or(0);
+    ensure!(longest > 0, "{}: the split `{split}` is empty", args.data.display());
+    let positions = folder.model.config().max_positions;
+    ensure!(
+        longest <= positions,
+        "a line of `{split}` has {longest} tokens, the model has {positions} positions: --sample-break-mode none cuts lines"
+    );
+    let bar = progress::bar(blocks.tokens(), split);
+    let mode = args.expert.mode(args.seed);
+    let found = log_probs(&folder.model, &blocks, args.max_tokens, &mode, |done| bar.set_position(done))?;
+    bar.finish_and_clear();
+    let measure = TextMeasure::of(&data, folder.codes.as_ref(), &found);
+    if let Some(path) = &args.log_probs {
+        write_log_probs(path, &data, &found).with_context(|| format!("--log-probs {}", path.display()))?;
+    }
+    if args.json {
+        let (bits, ppl) = (|n| measure.bits_per(n), |n| measure.perplexity_per(n));
+        let report = Report {
+            split,
+            tokens_per_sample: options.tokens_per_sample,
+            context_window: options.context_window,
+            measure: &measure,
+            bits_per_token: bits(measure.tokens),
+            ppl_per_token: ppl(measure.tokens),
+            bits_per_word: bits(measure.words),
+            ppl_per_word: ppl(measure.words),
+            bits_per_character: bits(measure.characters),
+            ppl_per_character: ppl(measure.characters),
+            bits_per_byte: bits(measure.bytes),
+            ppl_per_byte: ppl(measure.bytes),
+        };
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print(split, options, &measure, folder.codes.as_ref());
+    }
+    Ok(())
+}
+
+fn print(split: &str, options: BlockOptions, measure: &TextMeasure, codes: Option<&Segmentation>) {
+    let TextMeasure { lines, tokens, unknown, .. } = measure;
+    println!(
+        "{split}: {tokens} tokens ({unknown} of them <unk>, ends of {lines} lines counted), blocks of {} with {} tokens of \
+         context",
+        options.tokens_per_sample, options.context_window
+    );
+    let pieces = if codes.is_some() { ", pieces joined" } else { "" };
+    for (unit, count, note) in [
+        ("token", measure.tokens, String::new()),
+        ("word", measure.words, format!(" ({} words{pieces})", measure.words)),
+        ("character", measure.characters, format!(" ({} characters)", measure.characters)),
+        ("byte", measure.bytes, format!(" ({} bytes)", measure.bytes)),
+    ] {
+        let (bits, ppl) = (measure.bits_per(count), measure.perplexity_per(count));
+        println!("  loss {bits:.3} bits/{unit}, perplexity per {unit} {ppl:.2}{note}");
+    }
+}
+
+/// An object per line of the text.
+fn write_log_probs(path: &Path, data: &TextDataset, log_probs: &[f32]) -> Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".tmp");
+    let aside = PathBuf::from(aside);
+    let mut out = BufWriter::new(std::fs::File::create(&aside)?);
+    let mut rest = log_probs;
+    for i in 0..data.lines.len() {
+        let ids = data.lines.get(i);
+        let (of_line, after) = rest.split_at(ids.len());
+        rest = after;
+        let tokens: Vec<&str> = ids.iter().map(|&id| data.vocab.symbol(id)).collect();
+        serde_json::to_writer(&mut out, &json!({ "line": i, "tokens": tokens, "logprobs": of_line }))?;
+        writeln!(out)?;
+    }
+    out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
+    Ok(std::fs::rename(&aside, path)?)
+}

@@ -1,0 +1,179 @@
+//! Language models from a text to perplexity and continuations, by the program; and what users get wrong.
+
+mod common;
+
+use common::Sandbox;
+use serde_json::Value;
+
+/// Lines that count in a circle, so that a small model can learn them.
+fn text(lines: usize, first: usize) -> String {
+    let word = |i: usize| ["ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben"][i % 7];
+    let line = |i: usize| (0..4 + i % 5).map(|j| word(i + j)).collect::<Vec<_>>().join(" ") + "\n";
+    (first..first + lines).map(line).collect()
+}
+
+const RECIPE: &str = "[model]
+arch = \"transformer_lm_tiny\"
+decoder_layers = 1
+decoder_embed_dim = 16
+decoder_ffn_embed_dim = 32
+decoder_attention_heads = 4
+adaptive_softmax_cutoff = [8]
+adaptive_softmax_factor = 2
+dropout = 0.0
+max_positions = 24
+[model.mixture]
+system = \"mae\"
+gate_hidden = 8
+[train]
+optimizer = \"nag\"
+lr_scheduler = \"cosine\"
+max_lr = 0.3
+lr = 1e-3
+lr_period_updates = 200
+warmup_updates = 10
+clip_norm = 0.1
+tokens_per_sample = 16
+max_tokens = 64
+max_update = 60
+gate_every_updates = 4
+keep_last_epochs = 2
+log_interval = 10
+";
+
+/// A binarised text in `bin`, and a run in `run`.
+fn trained() -> Sandbox {
+    let place = Sandbox::new();
+    place.write("train.txt", text(80, 0));
+    place.write("test.txt", text(9, 100));
+    place.write("lm.toml", RECIPE);
+    let texts = ["--trainpref", "train.txt", "--validpref", "test.txt", "--testpref", "test.txt"];
+    place.mae(&["preprocess", "--only-source", "--destdir", "bin"], &texts).succeeded();
+    let said =
+        place.mae(&["train", "bin", "--recipe", "lm.toml", "--save-dir", "run", "--device", "cpu"], &[]);
+    let said = said.succeeded();
+    assert!(said.contains("training blocks") && said.contains("the largest batch (64 tokens)"), "{said}");
+    place
+}
+
+fn json(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn from_a_text_to_perplexity_and_continuations() {
+    let place = trained();
+    let log = std::fs::read_to_string(place.path("run/log.jsonl")).unwrap();
+    let valid: Vec<f64> =
+        json(&log).iter().filter(|e| e["event"] == "valid").map(|e| e["ppl"].as_f64().unwrap()).collect();
+    assert!(valid[valid.len() - 1] < valid[0], "{valid:?}");
+
+    let eval =
+        ["eval-lm", "run/checkpoint_best", "--data", "bin", "--tokens-per-sample", "16", "--device", "cpu"];
+    let window = ["--context-window", "12", "--log-probs", "tokens.jsonl", "--json"];
+    let report = &json(place.mae(&eval, &window).succeeded())[0];
+    let lines = json(&std::fs::read_to_string(place.path("tokens.jsonl")).unwrap());
+    let of_line = |line: &Value| -> Vec<f64> {
+        line["logprobs"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).collect()
+    };
+    let log_probs: Vec<f64> = lines.iter().flat_map(of_line).collect();
+    assert_eq!((lines.len(), log_probs.len() as u64), (9, report["tokens"].as_u64().unwrap()));
+    let mean = -log_probs.iter().sum::<f64>() / log_probs.len() as f64;
+    let near = |key: &str, want: f64| {
+        let got = report[key].as_f64().unwrap();
+        assert!((got - want).abs() < 1e-4 * want, "{key}: {got} for {want}");
+    };
+    near("ppl_per_token", mean.exp());
+    near("bits_per_token", mean / 2f64.ln());
+    let bytes = text(9, 100).len() as f64;
+    near("bytes", bytes);
+    near("bits_per_byte", -log_probs.iter().sum::<f64>() / 2f64.ln() / bytes);
+    let said = place.mae(&eval, &["--expert", "argmax"]);
+    let said = said.succeeded();
+    for part in ["bits/token", "perplexity per word", "bits/byte", "blocks of 16 with 0"] {
+        assert!(said.contains(part), "{said}");
+    }
+
+    let go_on =
+        ["continue", "run/checkpoint_best", "--prompt", "ein zwei", "--max-len", "6", "--device", "cpu"];
+    let greedy = place.mae(&go_on, &[]).succeeded().to_owned();
+    assert!(greedy.starts_with("ein zwei") && greedy.lines().count() == 1, "{greedy}");
+    assert_eq!(greedy, place.mae(&go_on, &[]).succeeded());
+    let draw = ["--sampling", "--sampling-topk", "5", "--nbest", "3", "--json"];
+    let drawn = place.mae(&go_on, &draw).succeeded().to_owned();
+    assert_eq!(drawn, place.mae(&go_on, &draw).succeeded());
+    assert_eq!(json(&drawn).len(), 3);
+    let piped =
+        place.mae_reading("ein\n\ndrei vier\n", &["continue", "run/checkpoint_best", "--source", "-"], &[]);
+    assert_eq!(piped.succeeded().lines().count(), 3);
+
+    let average = ["average", "run", "--num-epoch-checkpoints", "2", "--output", "mean"];
+    place.mae(&average, &[]).succeeded();
+    place.mae(&["eval-lm", "mean", "--data", "bin", "--split", "valid,test"], &[]).succeeded();
+}
+
+#[test]
+fn mistakes_are_told() {
+    let place = trained();
+    place.write("de.de", text(20, 0));
+    place.write("de.en", text(20, 3));
+    place
+        .mae(&["preprocess", "-s", "de", "-t", "en", "--trainpref", "de", "--destdir", "pairs"], &[])
+        .succeeded();
+    let tiny = [
+        "--recipe",
+        "multi30k-base",
+        "--max-update",
+        "1",
+        "--save-dir",
+        "mt",
+        "--set",
+        "model.encoder_embed_dim=16",
+    ];
+    place.mae(&["train", "pairs", "--device", "cpu"], &tiny).succeeded();
+    let model = "run/checkpoint_last";
+    for (args, parts) in [
+        (
+            &["eval-lm", "mt/checkpoint_last", "--data", "bin"][..],
+            &["is a translation model", "mae validate"][..],
+        ),
+        (&["continue", "mt/checkpoint_last", "--prompt", "a"], &["is a translation model", "mae generate"]),
+        (&["generate", model, "--source", "train.txt"], &["is a language model", "mae continue"]),
+        (&["validate", model, "--data", "bin"], &["is a language model", "mae eval-lm"]),
+        (&["eval-lm", model, "--data", "pairs"], &["parallel text", "--only-source"]),
+        (&["eval-lm", model, "--data", "bin", "--tokens-per-sample", "25"], &["24 positions"]),
+        (&["eval-lm", model, "--data", "bin", "--context-window", "24"], &["context-window = 24"]),
+        (&["eval-lm", model, "--data", "bin", "--split", "dev"], &["dev.idx"]),
+        (&["eval-lm", model, "--data", "bin", "--expert", "4"], &["4 experts"]),
+        (&["eval-lm", model, "--data", "bin", "--sample-break-mode", "half"], &["none, complete and eos"]),
+        (&["eval-lm", "bin", "--data", "bin"], &["bin/config.toml"]),
+        (&["continue", model, "--prompt", "a", "--max-len", "24"], &["24 positions"]),
+        (&["continue", model, "--prompt", "a", "--nbest", "2"], &["--sampling"]),
+        (&["continue", model, "--prompt", "a", "--sampling", "--temperature", "0"], &["--temperature 0"]),
+        (&["continue", model], &["--prompt"]),
+        (&["train", "pairs", "--recipe", "lm.toml"], &["parallel text (de-en)", "--only-source"]),
+        (&["train", "bin", "--recipe", "multi30k-base"], &["one text", "--task language_modeling"]),
+        (
+            &["train", "bin", "--task", "translation", "--recipe", "lm.toml"],
+            &["--task asks for a translation model"],
+        ),
+        (
+            &["train", "bin", "--recipe", "wikitext2-mae7"],
+            &["adaptive_softmax_cutoff = [4000, 12000]", "types"],
+        ),
+        (&["train", "bin", "--recipe", "lm.toml", "--tokens-per-sample", "30"], &["model.max_positions"]),
+        (
+            &["train", "bin", "--recipe", "lm.toml", "--set", "train.optimiser=nag"],
+            &["did you mean `optimizer`"],
+        ),
+        (&["average", "--inputs", model, "mt/checkpoint_last", "--output", "x"], &["translation model"]),
+        (&["preprocess", "--only-source", "--trainpref", "nowhere"], &["nowhere", "PREFIX itself"]),
+        (&["preprocess", "--only-source", "-t", "en", "--trainpref", "train.txt"], &["--target-lang"]),
+    ] {
+        let run = place.mae(args, &[]);
+        let said = run.failed();
+        for part in parts {
+            assert!(said.contains(part), "{args:?}: {part}: {said}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! One text to token ids: `fairseq-preprocess --only-source`.
+
+use rayon::prelude::*;
+
+use super::{
+    CHUNK, LinePolicy, PreprocessOptions, PreprocessReport, Progress, SideReport, SplitReport, text_path,
+};
+use crate::dataset::DatasetWriter;
+use crate::error::{Error, Result};
+use crate::lines::LineReader;
+use crate::segmentation::Segmenter;
+use crate::text::DICT;
+use crate::vocab::Vocab;
+
+/// Writes `{split}.{bin,idx}` of all texts, and `dict.txt`, when everything is through.
+pub(super) fn binarise(
+    options: &PreprocessOptions,
+    vocab: &Vocab,
+    segmenter: Option<&Segmenter>,
+    bpe_merges: Option<usize>,
+    progress: &mut impl FnMut(Progress<'_>),
+) -> Result<PreprocessReport> {
+    let mut report = PreprocessReport { src_vocab: vocab.len(), bpe_merges, ..PreprocessReport::default() };
+    let mut writers = Vec::new();
+    for (name, prefix) in options.splits() {
+        let (split, writer) = encode(options, name, prefix, vocab, segmenter, progress)?;
+        report.splits.push(split);
+        writers.push(writer);
+    }
+    writers.into_iter().try_for_each(DatasetWriter::finish)?;
+    vocab.save(options.destdir.join(DICT))?;
+    Ok(report)
+}
+
+/// Encodes one split; its files are not visible yet.
+fn encode(
+    options: &PreprocessOptions,
+    name: String,
+    prefix: &str,
+    vocab: &Vocab,
+    segmenter: Option<&Segmenter>,
+    progress: &mut impl FnMut(Progress<'_>),
+) -> Result<(SplitReport, DatasetWriter)> {
+    let path = text_path(prefix, &options.source_lang);
+    let mut reader = LineReader::open(&path, options.bad_utf8)?;
+    let mut writer = DatasetWriter::create(options.destdir.join(&name), vocab.len())?;
+    let dropout = options.dropout.filter(|_| name == "train");
+    let (empty, too_long) = match name.as_str() {
+        "train" => (options.empty.train, options.too_long.train),
+        _ => (options.empty.eval, options.too_long.eval),
+    };
+    let side = SideReport { path, ..SideReport::default() };
+    let mut report = SplitReport { name, src: side, ..SplitReport::default() };
+    loop {
+        let before = reader.lines_read();
+        let lines = reader.next_chunk(CHUNK)?;
+        if lines.is_empty() {
+            break;
+        }
+        let encode = |(i, line): (usize, &String)| {
+            let mut ids = Vec::new();
+            let unknown = match segmenter {
+                Some(segmenter) => {
+                    let pieces = segmenter.segment_training_line(line, dropout, (before + i as u64, 0));
+                    vocab.encode_into(&pieces, &mut ids)
+                }
+                None => vocab.encode_into(line, &mut ids),
+            };
+            (ids, unknown)
+        };
+        let encoded: Vec<(Vec<u32>, usize)> =
+            lines.par_iter().enumerate().with_min_len(64).map(encode).collect();
+        for (ids, unknown) in encoded {
+            report.lines += 1;
+            let side = &mut report.src;
+            let length = ids.len() - 1; // the end of the line is always there
+            // Where blocks are cut from the text, no line is too long.
+            let (policy, tally, what) = if length == 0 {
+                (empty, &mut side.empty, "the line is empty".to_owned())
+            } else if length > options.max_line_tokens && too_long != LinePolicy::Keep {
+                let what = format!("{length} tokens are over the limit of {}", options.max_line_tokens);
+                (too_long, &mut side.too_long, what)
+            } else {
+                side.write(&mut writer, &ids, unknown)?;
+                report.written += 1;
+                continue;
+            };
+            tally.add(report.lines);
+            match policy {
+                LinePolicy::Keep => {
+                    side.write(&mut writer, &ids, unknown)?;
+                    report.written += 1;
+                }
+                LinePolicy::Skip => report.skipped.add(report.lines),
+                LinePolicy::Error => {
+                    return Err(Error::Refused { path: side.path.clone(), line: report.lines, what });
+                }
+            }
+        }
+        progress(Progress::Encoding { split: &report.name, lines: report.lines });
+    }
+    if report.name == "train" && report.written == 0 {
+        return Err(Error::dataset(&report.src.path, "no training line is left; is the file empty?"));
+    }
+    report.src.close(&reader);
+    Ok((report, writer))
+}
+
+impl SideReport {
+    fn write(&mut self, writer: &mut DatasetWriter, ids: &[u32], unknown: usize) -> Result<()> {
+        self.tokens += ids.len() as u64;
+        self.unknown += unknown as u64;
+        writer.push(ids)
+    }
+}

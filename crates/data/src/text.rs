@@ -1,0 +1,47 @@
+//! One text with its vocabulary, from a folder that `fairseq-preprocess --only-source` wrote: `dict.txt` and
+//! `{split}.{bin,idx}`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::dataset::IndexedDataset;
+use crate::error::{Error, Result};
+use crate::pairs::{Sentences, check_ids, detect_languages};
+use crate::vocab::Vocab;
+
+/// The vocabulary's file.
+pub const DICT: &str = "dict.txt";
+
+/// A text as token ids, line by line.
+#[derive(Clone, Debug)]
+pub struct TextDataset {
+    /// Its lines, each ending in `EOS`.
+    pub lines: Arc<Sentences>,
+    /// Its vocabulary.
+    pub vocab: Arc<Vocab>,
+}
+
+impl TextDataset {
+    /// Opens one split of a folder. Checks all ids against the vocabulary.
+    pub fn open(folder: impl AsRef<Path>, split: &str) -> Result<Self> {
+        let folder = folder.as_ref();
+        if !folder.join(DICT).exists()
+            && let Ok((src, tgt)) = detect_languages(folder)
+        {
+            let what = format!(
+                "holds a parallel text ({src}-{tgt}); a language model is trained on a folder that \
+                 `preprocess --only-source` has written"
+            );
+            return Err(Error::dataset(folder, what));
+        }
+        let vocab = Arc::new(Vocab::load(folder.join(DICT))?);
+        let lines = IndexedDataset::open(folder.join(split))?;
+        check_ids(&lines, &vocab)?;
+        Ok(Self { lines: Arc::new(lines.into()), vocab })
+    }
+
+    /// Whether a folder is of this kind.
+    pub fn is_in(folder: impl AsRef<Path>) -> bool {
+        folder.as_ref().join(DICT).is_file()
+    }
+}

@@ -1,0 +1,99 @@
+//! How well a language model predicts a text: log-probabilities of its tokens, and perplexities over tokens, words,
+//! characters and bytes.
+
+use mae_data::sampler::Order;
+use mae_data::{BatchSampler, Blocks, SamplerOptions, Segmentation, TextDataset, UNK};
+use mae_engine::Tape;
+use mae_model::attention::Pass;
+use mae_model::lm::LmBatch;
+use mae_model::{ExpertMode, LanguageModel};
+use mae_train::Result;
+use serde::Serialize;
+
+use crate::translate::text;
+
+/// ln p of every token of a text, end marks counted, in order. Each block is read from its context on, and its new tokens
+/// are scored. `progress` gets the tokens done.
+///
+/// # Panics
+///
+/// With [`ExpertMode::Sample`]: experts are drawn in training only.
+pub fn log_probs(
+    model: &LanguageModel,
+    blocks: &Blocks,
+    max_tokens: u32,
+    mode: &ExpertMode,
+    mut progress: impl FnMut(u64),
+) -> Result<Vec<f32>> {
+    let (lengths, device) = (blocks.lengths(), model.params().device());
+    let longest = lengths.iter().map(|&(_, tokens)| tokens).max().unwrap_or(0);
+    let options = SamplerOptions {
+        max_tokens: max_tokens.max(longest),
+        max_positions: Some((0, model.config().max_positions as u32)),
+        ..SamplerOptions::default()
+    };
+    let mut found = Vec::with_capacity(blocks.tokens() as usize);
+    for ids in BatchSampler::new(&lengths, options)?.ordered(Order::Given) {
+        let packed = blocks.pack(&ids);
+        model.check_ids(&packed)?;
+        let batch = LmBatch::new(device, model.bands(), &packed);
+        let mut tape = Tape::evaluation(model.params());
+        let mut pass = Pass { tape: &mut tape, mode: &mode.at(&ids), probe: None };
+        let all = model.loss(&mut pass, &batch, 1.0).log_probs.to_host();
+        device.check()?;
+        for (&id, rows) in ids.iter().zip(packed.tgt_starts.windows(2)) {
+            let first = rows[0] as usize + blocks.context(id as usize);
+            found.extend_from_slice(&all[first..rows[1] as usize]);
+        }
+        progress(found.len() as u64);
+    }
+    Ok(found)
+}
+
+/// How long a text is, in several units, and how likely. The end of a line counts as one of each unit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TextMeasure {
+    /// Lines.
+    pub lines: u64,
+    /// Tokens of the model.
+    pub tokens: u64,
+    /// How many of them are unknown to the dictionary.
+    pub unknown: u64,
+    /// Words: what stands between blanks when pieces are joined.
+    pub words: u64,
+    /// Characters of the text with pieces joined; an unknown token is `<unk>`.
+    pub characters: u64,
+    /// Its bytes in UTF-8.
+    pub bytes: u64,
+    /// −ln p of the whole text.
+    pub nll_nats: f64,
+}
+
+impl TextMeasure {
+    /// Of a text whose tokens have these `log_probs`; `codes` made the pieces.
+    pub fn of(data: &TextDataset, codes: Option<&Segmentation>, log_probs: &[f32]) -> Self {
+        let nll_nats = -log_probs.iter().map(|&p| f64::from(p)).sum::<f64>();
+        let mut measure = Self { nll_nats, ..Self::default() };
+        for i in 0..data.lines.len() {
+            let ids = data.lines.get(i);
+            let line = text(&data.vocab, codes, &ids);
+            measure.lines += 1;
+            measure.tokens += ids.len() as u64;
+            measure.unknown += ids.iter().filter(|&&id| id == UNK).count() as u64;
+            measure.words += line.split_whitespace().count() as u64 + 1;
+            measure.characters += line.chars().count() as u64 + 1;
+            measure.bytes += line.len() as u64 + 1;
+        }
+        measure
+    }
+
+    /// −log₂ p per unit, of `count` units.
+    pub fn bits_per(&self, count: u64) -> f64 {
+        self.nll_nats / std::f64::consts::LN_2 / count.max(1) as f64
+    }
+
+    /// Perplexity per unit: 2 to the power of the bits.
+    pub fn perplexity_per(&self, count: u64) -> f64 {
+        self.bits_per(count).exp2()
+    }
+}

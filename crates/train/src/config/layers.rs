@@ -1,0 +1,95 @@
+//! Layers of a configuration: laid over each other, searched for keys that do not exist, made from flags.
+
+use mae_model::folder::Task;
+use mae_model::lm;
+use serde::Serialize;
+use toml::{Table, Value};
+
+use crate::{Error, Result};
+
+/// What the architecture that the last layer names is for; without one, translation.
+pub fn task(layers: &[Table]) -> Task {
+    let merged = merged(layers);
+    match arch(&merged) {
+        Some(arch) if lm::config::ARCHITECTURES.contains(&arch) => Task::LanguageModeling,
+        _ => Task::Translation,
+    }
+}
+
+pub(super) fn merged(layers: &[Table]) -> Table {
+    let mut merged = Table::new();
+    layers.iter().for_each(|layer| merge(&mut merged, layer));
+    merged
+}
+
+pub(super) fn arch(merged: &Table) -> Option<&str> {
+    merged.get("model")?.get("arch")?.as_str()
+}
+
+/// Parses `key.path=value` into a table, for flags. What TOML cannot read is taken as text.
+pub fn assignment(text: &str) -> Result<Table> {
+    let fault =
+        || Error::Config(vec![format!("`{text}` is not of the form key=value, as in train.lr=0.001")]);
+    let (path, value) = text.split_once('=').ok_or_else(fault)?;
+    let (path, value) = (path.trim(), value.trim());
+    if path.is_empty() || path.split('.').any(str::is_empty) {
+        return Err(fault());
+    }
+    let parsed = format!("v = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("v"));
+    let mut value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
+    for key in path.rsplit('.') {
+        value = Value::Table(Table::from_iter([(key.to_owned(), value)]));
+    }
+    match value {
+        Value::Table(table) => Ok(table),
+        _ => unreachable!("the path has at least one key"),
+    }
+}
+
+pub(super) fn table_of(value: &impl Serialize) -> Value {
+    Value::try_from(value).expect("configurations can always be written as TOML")
+}
+
+pub(super) fn merge(under: &mut Table, over: &Table) {
+    for (key, value) in over {
+        match (under.get_mut(key), value) {
+            (Some(Value::Table(under)), Value::Table(over)) => merge(under, over),
+            // `lr = 1` is meant where 1.0 is wanted.
+            (Some(slot @ Value::Float(_)), Value::Integer(whole)) => *slot = Value::Float(*whole as f64),
+            _ => {
+                under.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+pub(super) fn unknown_keys(path: &str, table: &Table, known: &Table, faults: &mut Vec<String>) {
+    for (key, value) in table {
+        let full = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        match (value, known.get(key)) {
+            (Value::Table(inner), Some(Value::Table(known))) => unknown_keys(&full, inner, known, faults),
+            (_, Some(_)) => {}
+            (_, None) => {
+                let nearest = known.keys().min_by_key(|candidate| distance(key, candidate));
+                let hint = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+                faults.push(format!("unknown key `{full}`{hint}"));
+            }
+        }
+    }
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,100 @@
+//! What steps everything but the gates, with its memory.
+
+use mae_engine::optim::{Adam, Moments, Nag, StepNumbers, Velocity};
+use mae_engine::{Gradients, GroupId, Params};
+use mae_model::groups;
+
+use crate::config::{Optimizing, TrainConfig};
+use crate::{Error, Result};
+
+/// An optimiser with what it remembers of each group that is trained.
+pub enum Optimizer {
+    /// Adam.
+    Adam(Adam, Vec<Moments>),
+    /// Nesterov's accelerated gradient.
+    Nag(Nag, Vec<Velocity>),
+}
+
+impl Optimizer {
+    /// Before the first step.
+    pub fn new(config: &TrainConfig, params: &Params) -> Self {
+        let trained = [groups::ATTENTION_OUTPUT, groups::REST]
+            .into_iter()
+            .filter(|&group| config.free.groups().contains(group));
+        let weight_decay = config.weight_decay;
+        match config.optimizer {
+            Optimizing::Adam => {
+                let [beta1, beta2] = config.adam_betas;
+                let adam = Adam { beta1, beta2, epsilon: config.adam_eps, weight_decay };
+                Self::Adam(adam, trained.map(|group| Moments::new(params, group)).collect())
+            }
+            Optimizing::Nag => {
+                let nag = Nag { momentum: config.momentum, weight_decay };
+                Self::Nag(nag, trained.map(|group| Velocity::new(params, group)).collect())
+            }
+        }
+    }
+
+    /// Steps all groups; `number` is that of the update, from 1.
+    pub fn step(
+        &mut self,
+        params: &mut Params,
+        gradients: &Gradients,
+        rate: f32,
+        number: u64,
+        numbers: &StepNumbers,
+    ) {
+        match self {
+            Self::Adam(adam, moments) => {
+                moments.iter_mut().for_each(|m| adam.step(params, gradients, m, rate, number, numbers));
+            }
+            Self::Nag(nag, velocities) => {
+                velocities.iter_mut().for_each(|v| nag.step(params, gradients, v, rate, numbers));
+            }
+        }
+    }
+
+    /// What it remembers, by name.
+    pub fn memory(&self) -> Vec<(String, Vec<f32>)> {
+        match self {
+            Self::Adam(_, moments) => moments
+                .iter()
+                .flat_map(|m| PARTS.into_iter().map(|part| name(m.group(), part)).zip(m.to_host()))
+                .collect(),
+            Self::Nag(_, velocities) => {
+                velocities.iter().map(|v| (name(v.group(), VELOCITY), v.to_host())).collect()
+            }
+        }
+    }
+
+    /// Takes back what [`Self::memory`] gave. `read` finds it by name; `fault` makes an error of what is wrong.
+    pub fn remember(
+        &mut self,
+        read: impl Fn(&str) -> Result<Vec<f32>>,
+        fault: impl Fn(String) -> Error,
+    ) -> Result<()> {
+        let fits = |fits: bool, name: String| {
+            if fits { Ok(()) } else { Err(fault(format!("`{name}` has the wrong size"))) }
+        };
+        match self {
+            Self::Adam(_, moments) => moments.iter_mut().try_for_each(|m| {
+                let [first, second] = PARTS.map(|part| name(m.group(), part));
+                fits(m.set(&read(&first)?, &read(&second)?), first)
+            }),
+            Self::Nag(_, velocities) => velocities.iter_mut().try_for_each(|v| {
+                let name = name(v.group(), VELOCITY);
+                fits(v.set(&read(&name)?), name)
+            }),
+        }
+    }
+}
+
+/// Adam's moments.
+const PARTS: [&str; 2] = ["first", "second"];
+/// NAG's memory.
+const VELOCITY: &str = "velocity";
+
+fn name(group: GroupId, part: &str) -> String {
+    let group = groups::ALL.iter().find(|(id, _)| *id == group).map_or("unknown", |(_, name)| name);
+    format!("{group}.{part}")
+}
