@@ -87,7 +87,7 @@ fn a_folder_that_does_not_fit_is_refused_by_name() {
         assert!(error.contains(part), "{error}");
     }
     std::fs::write(place.path().join(folder::WEIGHTS), b"not weights").unwrap();
-    assert!(refused(place.path()).contains("not a safetensors file"));
+    assert!(refused(place.path()).contains("not a whole safetensors file"));
     std::fs::remove_file(place.path().join(folder::CONFIG)).unwrap();
     assert!(refused(place.path()).contains(folder::CONFIG));
 }

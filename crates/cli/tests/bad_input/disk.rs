@@ -31,12 +31,7 @@ fn a_full_disk_loses_nothing_and_leaves_nothing() {
             "generate run/checkpoint_last --source valid.de --device cpu --output valid.en",
             "valid.en",
         ),
-        (
-            "average",
-            4,
-            "average --inputs run/checkpoint_last run/checkpoint_best --output run/checkpoint_best",
-            "checkpoint_best",
-        ),
+        ("average", 4, "average --inputs run/checkpoint_last run/checkpoint_best --output mean", "mean/"),
     ] {
         let sandbox = folder();
         let before = contents(&sandbox.path(""));

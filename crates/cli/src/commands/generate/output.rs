@@ -162,7 +162,7 @@ impl Printer {
 
     /// Hands over what was written so far to whoever reads it.
     pub fn flush(&mut self) -> anyhow::Result<()> {
-        self.sink.out.flush().context("cannot write the output")
+        self.sink.flush()
     }
 
     /// Completes the output; a file appears under its name only now.
@@ -206,7 +206,17 @@ impl Sink {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-        writeln!(self.out, "{line}").context("cannot write the output")
+        writeln!(self.out, "{line}").with_context(|| self.complaint())
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        self.out.flush().with_context(|| self.complaint())
+    }
+
+    fn complaint(&self) -> String {
+        let name =
+            self.file.as_ref().map_or("standard output".into(), |file| file.aside.display().to_string());
+        format!("cannot write {name}")
     }
 
     fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
@@ -215,7 +225,7 @@ impl Sink {
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
-        self.out.flush().context("cannot write the output")?;
+        self.flush()?;
         drop(self.out);
         if let Some(file) = &mut self.file {
             fs::rename(&file.aside, &file.path)
