@@ -10,10 +10,12 @@
 //! | [`significance`] | confidence intervals and the paired bootstrap test, with numpy's random numbers |
 //! | [`translate`] | a set of sources to text, for scoring |
 //! | [`validator`] | BLEU of the development set while training |
+//! | [`analysis`] | the paper's studies of a trained mixture |
 //! | [`gates`] | entropy of gates and the share of rows that each expert takes, per attention |
 
 #![deny(unsafe_code)]
 
+pub mod analysis;
 pub mod bleu;
 pub mod chrf;
 pub mod gates;
