@@ -56,14 +56,15 @@ function drawHeat() {
   draw("leads");
   section("Experts by layer",
     make("p", { class: "faint" }, `Who leads: the share of sentences (of target positions, where gates are per position) whose gate is largest for an expert; ` +
-      `the fair share is ${percent(1 / found.experts)}. The mean gate is the share of draws that train an expert. Expert 0 is ${without(0)}.`),
+      `the fair share is ${(100 / found.experts).toFixed(1)} %. The mean gate is the share of draws that train an expert. Expert 0 is ${without(0)}.`),
     make("div", { class: "controls" }, choice("show", Object.entries(kinds), "leads", draw)), place);
 }
 
 function drawHeads() {
   const heads = Array.from({ length: found.heads }, (_, h) => "H" + h);
+  const farthest = Math.max(0.1, ...found.attentions.flatMap((a) => a.head_weights.map((w) => Math.abs(w.mean - 1))));
   const rows = found.attentions.map((a) => make("tr", {}, make("th", { scope: "row" }, a.label),
-    a.head_weights.map((w) => heatCell(`${w.mean.toFixed(2)} ± ${w.deviation.toFixed(2)}`, Math.abs(w.mean - 1), {}))));
+    a.head_weights.map((w) => heatCell(`${w.mean.toFixed(2)} ± ${w.deviation.toFixed(2)}`, Math.abs(w.mean - 1) / farthest, {}))));
   section("Head weights",
     make("p", { class: "faint" }, "w = g·M: mean and standard deviation over rows. 1 is plain attention; the darker, the farther from it."),
     table(["attention"].concat(heads), rows, { class: "heat" }));
@@ -103,7 +104,9 @@ function drawBrowser() {
   const list = make("div", { class: "list" }), place = make("div", {});
   let chosen = 0, open = found.attentions.findIndex((a) => a.rows === "positions");
   const leaderOf = (gate) => gate.indexOf(Math.max(...gate));
-  const gateCells = (gate) => gate.map((g, e) => heatCell(g.toFixed(2), g, { class: e === leaderOf(gate) ? "leads" : null }));
+  /* Gates near 1/E are many; the darkest cell is that of the largest gate there is, or of 3/E. */
+  const darkest = Math.max(Math.min(1, 3 / found.experts), ...found.examples.flatMap((s) => s.gates.flat(2).reduce((a, b) => Math.max(a, b), 0)));
+  const gateCells = (gate) => gate.map((g, e) => heatCell(g.toFixed(2), g / darkest, { class: e === leaderOf(gate) ? "leads" : null }));
   const columns = (first) => [first].concat(experts.map((e) => "E" + e));
 
   function show() {

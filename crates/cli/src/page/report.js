@@ -50,7 +50,7 @@ function drawCharts() {
 
 function drawChanges() {
   const names = data.runs.map((run) => run.name);
-  const rows = data.changes.map((change) => [change.key].concat(change.values.map((value) => value === null ? "(not there)" : value)));
+  const rows = data.changes.map((change) => [change.key].concat(change.values.map((value) => value ?? "–")));
   section("What differs in the configurations", data.runs.length < 2 ? make("p", { class: "faint" }, "One run alone differs from nothing; give several.")
     : rows.length === 0 ? make("p", { class: "faint" }, "Nothing: the runs' configurations are equal, as far as they are known.")
       : table(["key"].concat(names), rows),

@@ -39,11 +39,12 @@ pub struct Frame {
 pub fn draw(series: &[Series], x_label: &str, y_label: &str) -> Option<Chart> {
     let xs = bounds(series.iter().flat_map(|line| &line.points).map(|point| point.0))?;
     let ys = bounds(series.iter().flat_map(|line| &line.points).map(|point| point.1))?;
-    let (x_ticks, y_ticks) = (ticks(xs), ticks(ys));
+    let y_ticks = ticks(ys);
     let range = |ticks: &[f64], [low, high]: [f64; 2]| {
         [ticks.first().map_or(low, |tick| tick.min(low)), ticks.last().map_or(high, |tick| tick.max(high))]
     };
-    let (xs, ys) = (xs, range(&y_ticks, ys));
+    // Every run begins at 0.
+    let (xs, ys) = ([xs[0].min(0.0), xs[1]], range(&y_ticks, ys));
     let bottom = TOP + PLOT_HEIGHT;
     let across = |x: f64| LEFT + (x - xs[0]) / (xs[1] - xs[0]) * (RIGHT - LEFT);
     let down = |y: f64| bottom - (y - ys[0]) / (ys[1] - ys[0]) * PLOT_HEIGHT;
@@ -67,7 +68,7 @@ pub fn draw(series: &[Series], x_label: &str, y_label: &str) -> Option<Chart> {
             number(*tick)
         ));
     }
-    for tick in x_ticks.iter().filter(|tick| (xs[0]..=xs[1]).contains(*tick)) {
+    for tick in ticks(xs).iter().filter(|tick| (xs[0]..=xs[1]).contains(*tick)) {
         let x = across(*tick);
         add(format!(
             "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{}\" stroke=\"currentColor\"/>\

@@ -83,7 +83,7 @@ fn shares(analysis: &Analysis, title: &str, of: impl Fn(&AttentionReport) -> &[f
 
 fn head_weights(analysis: &Analysis) {
     println!("\nhead weights w = g·M, mean ± deviation over rows (1 is plain attention)");
-    let names: Vec<String> = (0..analysis.heads).map(|h| format!("{:>11}", format!("H{h}"))).collect();
+    let names: Vec<String> = (0..analysis.heads).map(|h| format!("{:>13}", format!("H{h}"))).collect();
     println!("  {:<12} {}", "attention", names.join(""));
     for report in &analysis.attentions {
         let cells: Vec<String> =
