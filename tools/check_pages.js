@@ -48,6 +48,13 @@ async function check(browser, file, scheme, width) {
     await chart.hover({ position: { x: 200, y: 100 } });
     if (!/ at /.test(await page.locator(".readout").innerText())) fault("pointing at the chart reads no value");
   }
+  for (const ending of await chart.count() > 0 ? ["SVG", "PNG"] : []) {
+    const saved = page.waitForEvent("download", { timeout: 5000 });
+    await page.getByText("Save as " + ending).click();
+    await saved.then((download) => {
+      if (!download.suggestedFilename().endsWith(ending.toLowerCase())) fault("saves " + download.suggestedFilename());
+    }, () => fault(`does not save as ${ending}`));
+  }
   if (await wider() > 0) fault("is wider than the window after use");
   await page.close();
 }

@@ -3,6 +3,7 @@
 const found = data.analysis;
 const experts = Array.from({ length: found.experts }, (_, e) => e);
 const attentionChoices = found.attentions.map((a, i) => [String(i), a.label]);
+const heat = { class: found.experts > 12 ? "heat many" : "heat" };
 const rowsWord = (attention) => (attention.rows === "sentences" ? "sentences" : "target positions");
 const without = (e) => "all heads but " + found.left_out[e].join(" and ");
 
@@ -51,7 +52,7 @@ function drawHeat() {
     const most = Math.max(...found.attentions.flatMap((a) => a[key]), 2 / found.experts);
     const rows = found.attentions.map((a) => make("tr", {}, make("th", { scope: "row" }, a.label),
       a[key].map((share, e) => heatCell(percent(share), share / most, { title: `${a.label}, expert ${e} (${without(e)}): ${percent(share)}` }))));
-    place.replaceChildren(table([kinds[key]].concat(experts.map((e) => "E" + e)), rows, { class: "heat" }));
+    place.replaceChildren(table([kinds[key]].concat(experts.map((e) => "E" + e)), rows, heat));
   };
   draw("leads");
   section("Experts by layer",
@@ -105,7 +106,8 @@ function drawBrowser() {
   let chosen = 0, open = found.attentions.findIndex((a) => a.rows === "positions");
   const leaderOf = (gate) => gate.indexOf(Math.max(...gate));
   /* Gates near 1/E are many; the darkest cell is that of the largest gate there is, or of 3/E. */
-  const darkest = Math.max(Math.min(1, 3 / found.experts), ...found.examples.flatMap((s) => s.gates.flat(2).reduce((a, b) => Math.max(a, b), 0)));
+  const largest = found.examples.reduce((most, s) => s.gates.flat(2).reduce((a, b) => Math.max(a, b), most), 0);
+  const darkest = Math.max(Math.min(1, 3 / found.experts), largest);
   const gateCells = (gate) => gate.map((g, e) => heatCell(g.toFixed(2), g / darkest, { class: e === leaderOf(gate) ? "leads" : null }));
   const columns = (first) => [first].concat(experts.map((e) => "E" + e));
 
@@ -119,11 +121,11 @@ function drawBrowser() {
       const name = perPosition ? make("button", { class: "plain", onclick: () => { open = i; show(); } }, a.label + " (mean)") : a.label;
       return make("tr", { class: i === open ? "open" : null }, make("th", { scope: "row" }, name), gateCells(meanOf(sentence.gates[i])));
     });
-    parts.push(table(columns("attention"), rows, { class: "heat" }));
+    parts.push(table(columns("attention"), rows, heat));
     if (open >= 0) {
       const pieces = sentence.gates[open].map((gate, t) => make("tr", {}, make("th", { scope: "row" }, sentence.target[t]), gateCells(gate)));
       parts.push(make("div", { class: "controls" }, choice("position by position", attentionChoices.filter(([i]) => found.attentions[i].rows === "positions"),
-        String(open), (i) => { open = Number(i); show(); })), table(columns("piece predicted"), pieces, { class: "heat" }));
+        String(open), (i) => { open = Number(i); show(); })), table(columns("piece predicted"), pieces, heat));
     }
     place.replaceChildren(...parts);
     for (const button of list.children) button.setAttribute("aria-pressed", String(Number(button.dataset.i) === chosen));

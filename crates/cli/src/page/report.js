@@ -33,17 +33,27 @@ function drawCharts() {
     }).join("; ");
   }
 
-  function save() {
-    const link = make("a", { download: `${shown.curve}-${shown.against}.svg`.replaceAll(" ", "-"), href: URL.createObjectURL(new Blob([shown.svg], { type: "image/svg+xml" })) });
-    link.click();
-    URL.revokeObjectURL(link.href);
+  const drawing = () => URL.createObjectURL(new Blob([shown.svg], { type: "image/svg+xml" }));
+  const save = (href, ending) => make("a", { href, download: `${shown.curve} ${shown.against}`.replaceAll(/[^A-Za-z]+/g, "-") + ending }).click();
+
+  /** The drawing on white, three times as fine as it is shown. */
+  function savePng() {
+    const picture = new Image(), canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
+    picture.addEventListener("load", () => {
+      [canvas.width, canvas.height] = [3 * picture.width, 3 * picture.height];
+      pen.fillStyle = "white";
+      pen.fillRect(0, 0, canvas.width, canvas.height);
+      pen.drawImage(picture, 0, 0, canvas.width, canvas.height);
+      save(canvas.toDataURL("image/png"), ".png");
+    });
+    picture.src = drawing();
   }
 
   figure.addEventListener("pointermove", read);
   figure.addEventListener("pointerdown", read);
   place.append(choice("curve", unique("curve").map((c) => [c, c]), chosen.curve, (c) => { chosen.curve = c; draw(); }),
     choice("against", unique("against").map((a) => [a, a]), chosen.against, (a) => { chosen.against = a; draw(); }),
-    make("button", { onclick: save }, "Save as SVG"));
+    make("button", { onclick: () => shown && save(drawing(), ".svg") }, "Save as SVG"), make("button", { onclick: () => shown && savePng() }, "Save as PNG"));
   section("Curves", place, figure, readout);
   draw();
 }
