@@ -2,9 +2,11 @@
 
 mod commands;
 mod device;
+mod page;
 mod progress;
 mod quickstart;
 mod recipes;
+mod runs;
 mod stream;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +42,8 @@ enum Command {
     Continue(commands::continuation::Args),
     Score(commands::score::Args),
     Average(commands::average::Args),
+    Analyze(commands::analyze::Args),
+    Report(commands::report::Args),
     Bench(commands::bench::Args),
     Doctor(commands::doctor::Args),
 }
@@ -128,6 +132,8 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Continue(args) => commands::continuation::run(args),
         Command::Score(args) => commands::score::run(args),
         Command::Average(args) => commands::average::run(args),
+        Command::Analyze(args) => commands::analyze::run(args),
+        Command::Report(args) => commands::report::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
     })

@@ -130,6 +130,18 @@ pub fn join(this: Option<&Segmentation>, line: &str) -> String {
     }
 }
 
+/// The words that pieces spell, each with the number of its first piece.
+pub fn words(this: Option<&Segmentation>, pieces: &[&str]) -> Vec<(String, usize)> {
+    let begins = |i: usize| match this {
+        Some(Segmentation::Tokenizer(tokenizer)) => tokenizer.begins_word(pieces[i - 1], pieces[i]),
+        _ => !pieces[i - 1].ends_with(bpe::SEPARATOR),
+    };
+    let starts: Vec<usize> = (0..pieces.len()).filter(|&i| i == 0 || begins(i)).collect();
+    let ends = starts.iter().skip(1).copied().chain([pieces.len()]);
+    let word = |start: usize, end: usize| join(this, &pieces[start..end].join(" ")).trim().to_owned();
+    starts.iter().zip(ends).map(|(&start, end)| (word(start, end), start)).collect()
+}
+
 /// Cuts the lines of one side.
 pub enum Segmenter {
     /// By merges.
@@ -172,5 +184,17 @@ impl Segmenter {
     /// Many lines, on all threads.
     pub fn segment_lines<S: AsRef<str> + Sync>(&self, lines: &[S]) -> Vec<String> {
         lines.par_iter().with_min_len(64).map(|line| self.segment_line(line.as_ref())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn pieces_make_words_with_their_places() {
+        let found = words(None, &["lo@@", "w@@", "er", "a", "new@@"]);
+        assert_eq!(found, [("lower".into(), 0), ("a".into(), 3), ("new".into(), 4)]);
+        assert!(words(None, &[]).is_empty());
     }
 }

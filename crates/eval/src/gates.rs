@@ -1,10 +1,11 @@
 //! What gates do: how sharp they are, and which experts they favour.
 
 use mae_data::sampler::{Order, TooLong};
-use mae_data::{BatchSampler, PackedBatch, ParallelDataset, Result, SamplerOptions};
+use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
 use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
+use mae_train::Result;
 use mae_train::validate::entropy;
 use serde::Serialize;
 
@@ -24,8 +25,33 @@ pub struct GateSummary {
     pub leaders: Vec<usize>,
 }
 
-/// The gates of every attention; empty for systems without gates.
-pub fn summarise(model: &Translator, data: &ParallelDataset) -> Result<Vec<GateSummary>> {
+/// The gates of one attention for the sentences of a batch.
+#[derive(Clone, Debug)]
+pub struct BatchGates {
+    /// The attention, `encoder.layers.0.self_attn`.
+    pub attention: String,
+    /// Whether rows are sentences (and not target positions).
+    pub per_sentence: bool,
+    /// E.
+    pub experts: usize,
+    /// g, `[rows, E]`.
+    pub values: Vec<f32>,
+}
+
+impl BatchGates {
+    /// The gates, row by row.
+    pub fn rows(&self) -> impl Iterator<Item = &[f32]> {
+        self.values.chunks_exact(self.experts)
+    }
+}
+
+/// Runs the mixture over the whole data set, targets given, and shows the gates batch by batch; gives the number of pairs that
+/// were left out because they are longer than the model's positions. Systems without gates have none to show.
+pub fn for_each_batch(
+    model: &Translator,
+    data: &ParallelDataset,
+    mut see: impl FnMut(&PackedBatch, &[BatchGates]),
+) -> Result<u64> {
     let positions = model.config().max_positions as u32;
     let options = SamplerOptions {
         max_tokens: positions.max(4096),
@@ -33,38 +59,59 @@ pub fn summarise(model: &Translator, data: &ParallelDataset) -> Result<Vec<GateS
         too_long: TooLong::Skip,
         ..SamplerOptions::default()
     };
-    let mut summaries: Vec<GateSummary> = Vec::new();
-    for ids in BatchSampler::new(&data.lengths(), options)?.ordered(Order::Given) {
-        let batch = DeviceBatch::new(model.params().device(), &PackedBatch::from_pairs(data, &ids));
+    let sampler = BatchSampler::new(&data.lengths(), options)?;
+    let device = model.params().device();
+    for ids in sampler.ordered(Order::Given) {
+        let packed = PackedBatch::from_pairs(data, &ids);
+        let batch = DeviceBatch::new(device, &packed);
         let mut tape = Tape::evaluation(model.params());
         let mut probe = Probe::default();
         let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) };
         model.features(&mut pass, &batch);
-        for (i, record) in probe.gates.iter().enumerate() {
-            let experts = record.gates.cols();
+        let on_host = probe.gates.iter().map(|record| BatchGates {
+            attention: record.name.clone(),
+            per_sentence: record.per_sentence,
+            experts: record.gates.cols(),
+            values: record.gates.to_host(),
+        });
+        let gates: Vec<BatchGates> = on_host.collect();
+        device.check()?;
+        see(&packed, &gates);
+    }
+    Ok(sampler.skipped().count)
+}
+
+/// The gates of every attention; empty for systems without gates.
+pub fn summarise(model: &Translator, data: &ParallelDataset) -> Result<Vec<GateSummary>> {
+    let mut summaries: Vec<GateSummary> = Vec::new();
+    for_each_batch(model, data, |_, batch| {
+        for (i, gates) in batch.iter().enumerate() {
             if summaries.len() == i {
-                let (attention, per_sentence) = (record.name.clone(), record.per_sentence);
-                let shares = vec![0.0; experts];
                 summaries.push(GateSummary {
-                    attention,
-                    per_sentence,
+                    attention: gates.attention.clone(),
+                    per_sentence: gates.per_sentence,
                     entropy: 0.0,
-                    shares,
+                    shares: vec![0.0; gates.experts],
                     leaders: Vec::new(),
                 });
             }
-            for gate in record.gates.to_host().chunks_exact(experts) {
-                let leader = (1..experts).fold(0, |best, e| if gate[e] > gate[best] { e } else { best });
+            for gate in gates.rows() {
+                let leader = leader(gate);
                 summaries[i].entropy += entropy(gate);
                 summaries[i].shares[leader] += 1.0;
                 summaries[i].leaders.push(leader);
             }
         }
-    }
+    })?;
     for summary in &mut summaries {
         let rows = summary.leaders.len().max(1) as f64;
         summary.entropy /= rows;
         summary.shares.iter_mut().for_each(|share| *share /= rows);
     }
     Ok(summaries)
+}
+
+/// The expert with the largest gate; of equal ones the first.
+pub fn leader(gate: &[f32]) -> usize {
+    (1..gate.len()).fold(0, |best, e| if gate[e] > gate[best] { e } else { best })
 }

@@ -11,10 +11,12 @@
 //! | [`perplexity`] | a language model on a text: log-probabilities with context, perplexities over several units |
 //! | [`translate`] | a set of sources to text, for scoring |
 //! | [`validator`] | BLEU of the development set while training |
+//! | [`analysis`] | the paper's studies of a trained mixture |
 //! | [`gates`] | entropy of gates and the share of rows that each expert takes, per attention |
 
 #![deny(unsafe_code)]
 
+pub mod analysis;
 pub mod bleu;
 pub mod chrf;
 pub mod gates;

@@ -1,5 +1,6 @@
 //! One file per command: its arguments and what it does with them.
 
+pub mod analyze;
 pub mod apply_bpe;
 pub mod average;
 pub mod bench;
@@ -15,6 +16,7 @@ pub mod normalize;
 pub mod prepare;
 pub mod preprocess;
 pub mod quickstart;
+pub mod report;
 pub mod score;
 pub mod tokenize;
 pub mod train;

@@ -15,6 +15,16 @@ pub(super) enum Decoder {
 }
 
 impl Decoder {
+    /// Whether `piece` begins a word, after `previous`.
+    pub(super) fn begins_word(&self, previous: &str, piece: &str) -> bool {
+        match self {
+            Self::ByteLevel => piece.starts_with(bytes::char_of(b' ')),
+            Self::WordEnd(mark) => previous.ends_with(&**mark),
+            Self::Metaspace(mark) => piece.starts_with(*mark),
+            Self::Blanks => true,
+        }
+    }
+
     /// The text of pieces with blanks between.
     pub(super) fn decode(&self, line: &str) -> String {
         let pieces = line.split(' ').filter(|piece| !piece.is_empty());

@@ -1,0 +1,127 @@
+//! What was found, for the terminal.
+
+use mae_eval::analysis::one_expert::{OneExpert, Spread};
+use mae_eval::analysis::{Analysis, AttentionReport, Rows};
+
+use super::Found;
+
+/// Words per expert on the terminal; the JSON and the page have them all.
+const WORDS: usize = 5;
+
+/// Prints all tables.
+pub(super) fn print(found: &Found) {
+    let analysis = &found.analysis;
+    let Analysis { experts, heads, sentences, skipped, uniform_entropy, .. } = analysis;
+    println!(
+        "{}: {:?}, {heads} heads, {experts} experts per attention; {} {}: {sentences} sentence pairs",
+        found.model, found.system, found.data, found.split
+    );
+    if *skipped > 0 {
+        println!("  {skipped} pairs are longer than model.max_positions and are left out");
+    }
+    if analysis.attentions.is_empty() {
+        println!(
+            "no gates: all experts weigh alike, entropy ln {experts} = {uniform_entropy:.3} nats everywhere"
+        );
+    } else {
+        entropies(analysis);
+        shares(analysis, "share of rows that each expert leads, % (argmax)", |report| &report.leads);
+        shares(analysis, "mean gate of each expert, %", |report| &report.mean_gate);
+        head_weights(analysis);
+        words(analysis);
+        println!("\n{}", analysis.collapse.words);
+        println!("  ({})", analysis.collapse.rule);
+    }
+    if let Some(scores) = &found.one_expert {
+        one_expert(scores);
+    }
+}
+
+fn entropies(analysis: &Analysis) {
+    println!(
+        "\ngate entropy in nats (ln {} = {:.3} is a gate without favourites)",
+        analysis.experts, analysis.uniform_entropy
+    );
+    println!(
+        "  {:<12} {:>8} {:>12} {:>15} {:>12}  rows",
+        "attention", "entropy", "information", "experts in use", "sharing"
+    );
+    for report in &analysis.attentions {
+        let rows = match report.rows {
+            Rows::Sentences => "sentences",
+            Rows::Positions => "target positions",
+        };
+        println!(
+            "  {:<12} {:>8.3} {:>12.3} {:>15.2} {:>12}  {} {rows}",
+            report.label,
+            report.entropy,
+            report.information,
+            report.experts_in_use,
+            report.sharing.name(),
+            report.count
+        );
+    }
+    let means = &analysis.entropy;
+    for (name, mean) in
+        [("encoder", means.encoder), ("decoder", means.decoder), ("cross", means.cross), ("all", means.all)]
+    {
+        if let Some(mean) = mean {
+            println!("  {:<12} {mean:>8.3}", format!("mean {name}"));
+        }
+    }
+}
+
+fn shares(analysis: &Analysis, title: &str, of: impl Fn(&AttentionReport) -> &[f64]) {
+    println!("\n{title}");
+    let names: Vec<String> = (0..analysis.experts).map(|e| format!("{:>5}", format!("E{e}"))).collect();
+    println!("  {:<12} {}", "attention", names.join(""));
+    for report in &analysis.attentions {
+        let cells: Vec<String> = of(report).iter().map(|share| format!("{:>5.1}", 100.0 * share)).collect();
+        println!("  {:<12} {}", report.label, cells.join(""));
+    }
+}
+
+fn head_weights(analysis: &Analysis) {
+    println!("\nhead weights w = g·M, mean ± deviation over rows (1 is plain attention)");
+    let names: Vec<String> = (0..analysis.heads).map(|h| format!("{:>13}", format!("H{h}"))).collect();
+    println!("  {:<12} {}", "attention", names.join(""));
+    for report in &analysis.attentions {
+        let cells: Vec<String> =
+            report.head_weights.iter().map(|w| format!("  {:.2} ± {:.2}", w.mean, w.deviation)).collect();
+        println!("  {:<12} {}", report.label, cells.join(""));
+    }
+}
+
+fn words(analysis: &Analysis) {
+    let Some(first) = analysis.attentions.first() else { return };
+    println!(
+        "\nwords that go with the experts of {} (PMI in nats; words that come at least {} times; other attentions: \
+         --html, --json)",
+        first.label, analysis.min_count
+    );
+    for (e, words) in first.words.iter().enumerate() {
+        let named: Vec<String> =
+            words.iter().take(WORDS).map(|word| format!("{} {:.2}", word.word, word.pmi)).collect();
+        println!("  E{e:<3} {}", if named.is_empty() { "none".into() } else { named.join(", ") });
+    }
+}
+
+fn one_expert(scores: &OneExpert) {
+    println!(
+        "\none expert per attention (BLEU, fairseq's, on whitespace tokens with pieces joined; beam {})",
+        scores.beam
+    );
+    println!("  {:<34} {:>14} {:>12}", "experts", "BLEU", "difference");
+    println!("  {:<34} {:>14.2}", "mixture", scores.mixture);
+    if let Some(argmax) = scores.argmax {
+        println!("  {:<34} {argmax:>14.2} {:>+12.2}", "the gates' favourite", argmax - scores.mixture);
+    }
+    if let Some(Spread { mean, deviation }) = Spread::of(&scores.random) {
+        println!(
+            "  {:<34} {:>14} {:>+12.2}",
+            format!("random, {} draws", scores.random.len()),
+            format!("{mean:.2} ± {deviation:.2}"),
+            mean - scores.mixture
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! `mae report`: training runs side by side.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use mae_model::folder::write_aside;
+use serde::Serialize;
+
+use crate::page::{self, page};
+use crate::runs::changes::{Change, changes};
+use crate::runs::chart::{Frame, draw};
+use crate::runs::curves::{Against, Curve, Series};
+use crate::runs::{Run, Summary, read_all};
+
+/// See training runs side by side: losses, BLEU, gate entropy, speed, and what their configurations differ in.
+///
+/// Reads log.jsonl and run.toml of each run's folder, also while it is training.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mae report runs/base runs/mae7 --html runs.html
+  mae report runs/* --svg loss.svg --curve loss --against epochs
+
+The page is one file that needs no network; it shows every curve against updates, epochs and time.")]
+pub struct Args {
+    /// Folders of runs (--save-dir of `mae train`).
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Write a page to look at (aside, then renamed).
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write one chart for a paper (aside, then renamed).
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// What the chart shows.
+    #[arg(long, value_enum, default_value = "loss", requires = "svg")]
+    curve: Curve,
+    /// What it is drawn against.
+    #[arg(long, value_enum, default_value = "updates", requires = "svg")]
+    against: Against,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Found<'a> {
+    runs: &'a [Summary],
+    changes: &'a [Change],
+}
+
+/// What the page shows.
+#[derive(Serialize)]
+struct PageData<'a> {
+    runs: Vec<Named<'a>>,
+    note: &'static str,
+    summary: Table,
+    changes: &'a [Change],
+    charts: Vec<PageChart>,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    note: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Table {
+    headings: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct PageChart {
+    curve: &'static str,
+    against: &'static str,
+    /// Of the x axis.
+    unit: &'static str,
+    svg: String,
+    frame: Frame,
+    series: Vec<Series>,
+}
+
+const NOTE: &str = "Losses in bits per target token, label smoothing included; training loss of the last logged updates. \
+                    Time is that of training; validating and saving are not counted.";
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let runs = read_all(&args.runs)?;
+    let summaries: Vec<Summary> = runs.iter().map(Run::summary).collect();
+    let changes = changes(&runs);
+    if let Some(path) = &args.svg {
+        let series = args.curve.series(&runs, args.against);
+        let Some(chart) = draw(&series, args.against.label(), args.curve.label()) else {
+            bail!("no run has logged {}; nothing to draw", args.curve.label());
+        };
+        write_aside(path, chart.svg.as_bytes())?;
+    }
+    if let Some(path) = &args.html {
+        let html = page("Training runs", page::REPORT, &page_data(&runs, &summaries, &changes))?;
+        write_aside(path, html.as_bytes())?;
+    }
+    if args.json {
+        println!("{}", serde_json::to_string(&Found { runs: &summaries, changes: &changes })?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    print(&runs, &table(&summaries), &changes);
+    for (what, path) in [("chart", &args.svg), ("page", &args.html)] {
+        if let Some(path) = path {
+            println!("\nthe {what} is in {}", path.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn page_data<'a>(runs: &'a [Run], summaries: &[Summary], changes: &'a [Change]) -> PageData<'a> {
+    let mut charts = Vec::new();
+    for curve in Curve::ALL {
+        for against in Against::ALL {
+            let series = curve.series(runs, against);
+            if let Some(chart) = draw(&series, against.label(), curve.label()) {
+                charts.push(PageChart {
+                    curve: curve.label(),
+                    against: against.label(),
+                    unit: against.label(),
+                    svg: chart.svg,
+                    frame: chart.frame,
+                    series,
+                });
+            }
+        }
+    }
+    let runs = runs.iter().map(|run| Named { name: &run.name, note: run.note.as_deref() }).collect();
+    PageData { runs, note: NOTE, summary: table(summaries), changes, charts }
+}
+
+/// The figures as text, with their units in the headings.
+fn table(summaries: &[Summary]) -> Table {
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| "–".into());
+    let row = |s: &Summary| {
+        vec![
+            s.run.clone(),
+            s.updates.to_string(),
+            format!("{:.2}", s.epochs),
+            duration(s.seconds),
+            or_none(s.train_loss.map(|loss| format!("{loss:.3}"))),
+            or_none(s.best_dev_loss.zip(s.best_dev_update).map(|(loss, at)| format!("{loss:.3} at {at}"))),
+            or_none(s.best_bleu.map(|bleu| format!("{bleu:.2}"))),
+            or_none(s.gate_entropy.map(|entropy| format!("{entropy:.3}"))),
+            or_none(s.tokens_per_second.map(|rate| format!("{rate:.0}"))),
+            or_none(s.update_ms.map(|ms| format!("{ms:.1}"))),
+        ]
+    };
+    let headings = vec![
+        "run",
+        "updates",
+        "epochs",
+        "time",
+        "train loss",
+        "best dev loss",
+        "best BLEU",
+        "entropy (nats)",
+        "tokens/s",
+        "ms/update",
+    ];
+    Table { headings, rows: summaries.iter().map(row).collect() }
+}
+
+fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s} s"),
+        (h, m, _) => format!("{h} h {m} min"),
+    }
+}
+
+fn print(runs: &[Run], table: &Table, changes: &[Change]) {
+    println!("{NOTE}\n");
+    let headings: Vec<String> = table.headings.iter().map(ToString::to_string).collect();
+    print_columns(std::iter::once(&headings).chain(&table.rows));
+    if runs.len() > 1 {
+        println!("\nwhat the configurations differ in:");
+        if changes.is_empty() {
+            println!("  nothing that is known");
+        } else {
+            let names = std::iter::once("key".to_owned()).chain(runs.iter().map(|run| run.name.clone()));
+            let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "–".into());
+            let rows = changes
+                .iter()
+                .map(|c| std::iter::once(c.key.clone()).chain(c.values.iter().map(value)).collect());
+            let rows: Vec<Vec<String>> = std::iter::once(names.collect()).chain(rows).collect();
+            print_columns(rows.iter());
+        }
+    }
+    for run in runs {
+        if let Some(note) = &run.note {
+            println!("{}: {note}", run.name);
+        }
+    }
+}
+
+/// Rows of cells, each column as wide as it must be; the first to the left, the others to the right.
+fn print_columns<'a>(rows: impl Iterator<Item = &'a Vec<String>> + Clone) {
+    let columns = rows.clone().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| rows.clone().map(|row| row[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows.clone() {
+        let cell = |(i, cell): (usize, &String)| match i {
+            0 => format!("{cell:<0$}", widths[0]),
+            i => format!("{cell:>0$}", widths[i]),
+        };
+        println!("  {}", row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  "));
+    }
+}

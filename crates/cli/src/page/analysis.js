@@ -1,0 +1,147 @@
+/* What `mae analyze` found: `data.model`, `data.data`, `data.split`, `data.one_expert` and `data.analysis`. */
+
+const found = data.analysis;
+const experts = Array.from({ length: found.experts }, (_, e) => e);
+const attentionChoices = found.attentions.map((a, i) => [String(i), a.label]);
+const heat = { class: found.experts > 12 ? "heat many" : "heat" };
+const rowsWord = (attention) => (attention.rows === "sentences" ? "sentences" : "target positions");
+const without = (e) => "all heads but " + found.left_out[e].join(" and ");
+
+page.append(
+  make("h1", {}, "Experts of " + data.model),
+  make("p", { class: "faint" }, `${data.data}, ${data.split}: ${found.sentences} sentence pairs; ${found.heads} heads, ` +
+    `${found.experts} experts per attention.` + (found.skipped ? ` ${found.skipped} pairs are longer than the model's positions and were left out.` : "")));
+
+if (found.attentions.length === 0) {
+  page.append(make("p", {}, `This system has no gates: all experts weigh alike, and the entropy is ln ${found.experts} = ` +
+    `${found.uniform_entropy.toFixed(3)} nats everywhere.`));
+} else {
+  page.append(make("p", { class: found.collapse.collapsed ? "bad" : "good" }, found.collapse.words),
+    make("details", {}, make("summary", { class: "faint" }, "How that was judged"), make("p", { class: "faint" }, found.collapse.rule)));
+  drawEntropy();
+  drawHeat();
+  drawHeads();
+}
+if (data.one_expert) drawOneExpert();
+if (found.attentions.length > 0) {
+  drawWords();
+  if (found.examples.length > 0) drawBrowser();
+}
+
+function drawEntropy() {
+  const bar = (entropy) => {
+    const fill = make("span", { class: "bar" });
+    fill.style.width = (100 * entropy / found.uniform_entropy).toFixed(1) + "%";
+    return make("td", { class: "text" }, make("span", { class: "track" }, fill));
+  };
+  const rows = found.attentions.map((a) => [a.label, a.entropy.toFixed(3), bar(a.entropy), a.information.toFixed(3),
+    a.experts_in_use.toFixed(2), make("td", { class: a.sharing === "collapsed" ? "bad" : null }, a.sharing), `${a.count} ${rowsWord(a)}`]);
+  const means = [["encoder", "mean, encoder"], ["decoder", "mean, decoder"], ["cross", "mean, cross"], ["all", "mean, all"]]
+    .filter(([key]) => found.entropy[key] !== null)
+    .map(([key, words]) => [words, found.entropy[key].toFixed(3), bar(found.entropy[key]), "", "", "", ""]);
+  section("Gate entropy",
+    make("p", { class: "faint" }, `In nats; a full bar is ln ${found.experts} = ${found.uniform_entropy.toFixed(3)}, a gate without favourites. ` +
+      "Information is what an input tells about its expert: the entropy of the mean gate less the mean entropy. Experts in use: e to the entropy of the mean gate."),
+    table(["attention", "entropy", "", "information", "experts in use", "sharing", "rows"], rows.concat(means)));
+}
+
+function drawHeat() {
+  const place = make("div", {});
+  const kinds = { leads: "share of rows led", mean_gate: "mean gate" };
+  const draw = (key) => {
+    const most = Math.max(...found.attentions.flatMap((a) => a[key]), 2 / found.experts);
+    const rows = found.attentions.map((a) => make("tr", {}, make("th", { scope: "row" }, a.label),
+      a[key].map((share, e) => heatCell(percent(share), share / most, { title: `${a.label}, expert ${e} (${without(e)}): ${percent(share)}` }))));
+    place.replaceChildren(table([kinds[key]].concat(experts.map((e) => "E" + e)), rows, heat));
+  };
+  draw("leads");
+  section("Experts by layer",
+    make("p", { class: "faint" }, `Who leads: the share of sentences (of target positions, where gates are per position) whose gate is largest for an expert; ` +
+      `the fair share is ${(100 / found.experts).toFixed(1)} %. The mean gate is the share of draws that train an expert. Expert 0 is ${without(0)}.`),
+    make("div", { class: "controls" }, choice("show", Object.entries(kinds), "leads", draw)), place);
+}
+
+function drawHeads() {
+  const heads = Array.from({ length: found.heads }, (_, h) => "H" + h);
+  const farthest = Math.max(0.1, ...found.attentions.flatMap((a) => a.head_weights.map((w) => Math.abs(w.mean - 1))));
+  const rows = found.attentions.map((a) => make("tr", {}, make("th", { scope: "row" }, a.label),
+    a.head_weights.map((w) => heatCell(`${w.mean.toFixed(2)} ± ${w.deviation.toFixed(2)}`, Math.abs(w.mean - 1) / farthest, {}))));
+  section("Head weights",
+    make("p", { class: "faint" }, "w = g·M: mean and standard deviation over rows. 1 is plain attention; the darker, the farther from it."),
+    table(["attention"].concat(heads), rows, { class: "heat" }));
+}
+
+function drawOneExpert() {
+  const scores = data.one_expert, signed = (d) => (d > 0 ? "+" : "") + d.toFixed(2);
+  const rows = [["mixture", scores.mixture.toFixed(2), ""]];
+  if (scores.argmax !== null) rows.push(["one expert: the gates' favourite", scores.argmax.toFixed(2), signed(scores.argmax - scores.mixture)]);
+  if (scores.random.length > 0) {
+    const mean = scores.random.reduce((a, b) => a + b) / scores.random.length;
+    const squares = scores.random.reduce((sum, b) => sum + (b - mean) ** 2, 0);
+    const deviation = scores.random.length > 1 ? Math.sqrt(squares / (scores.random.length - 1)) : 0;
+    rows.push([`one expert: random, ${scores.random.length} draws`, `${mean.toFixed(2)} ± ${deviation.toFixed(2)}`, signed(mean - scores.mixture)]);
+  }
+  section("One expert instead of the mixture",
+    make("p", { class: "faint" }, `BLEU (fairseq's, whitespace tokens, pieces joined), beam ${scores.beam}.`), table(["experts", "BLEU", "difference"], rows));
+}
+
+function drawWords() {
+  const place = make("div", { class: "columns" });
+  const draw = (number) => {
+    const list = (words, e) => make("div", {}, make("h3", { title: without(e) }, "Expert " + e),
+      words.length === 0 ? make("p", { class: "faint" }, "none") : make("table", {}, make("tbody", {}, words.map((w) =>
+        make("tr", {}, make("td", { class: "text" }, w.word), make("td", {}, w.pmi.toFixed(2)), make("td", { class: "faint" }, `${w.together} of ${w.count}`))))));
+    place.replaceChildren(...found.attentions[Number(number)].words.map(list));
+  };
+  draw("0");
+  section("Words and experts",
+    make("p", { class: "faint" }, `Words with the largest PMI, ln p(word, expert)/(p(word)·p(expert)), in nats, of those that come at least ${found.min_count} times; ` +
+      "then how often they come with the expert, and at all. A word counts for the expert that leads its sentence, or where gates are per position, where its first piece is predicted."),
+    make("div", { class: "controls" }, choice("attention", attentionChoices, "0", draw)), place);
+}
+
+function drawBrowser() {
+  const joined = (pieces) => pieces.filter((p) => p !== "</s>").join(" ").replaceAll("@@ ", "");
+  const list = make("div", { class: "list" }), place = make("div", {});
+  let chosen = 0, open = found.attentions.findIndex((a) => a.rows === "positions");
+  const leaderOf = (gate) => gate.indexOf(Math.max(...gate));
+  /* Gates near 1/E are many; the darkest cell is that of the largest gate there is, or of 3/E. */
+  const largest = found.examples.reduce((most, s) => s.gates.flat(2).reduce((a, b) => Math.max(a, b), most), 0);
+  const darkest = Math.max(Math.min(1, 3 / found.experts), largest);
+  const gateCells = (gate) => gate.map((g, e) => heatCell(g.toFixed(2), g / darkest, { class: e === leaderOf(gate) ? "leads" : null }));
+  const columns = (first) => [first].concat(experts.map((e) => "E" + e));
+
+  function show() {
+    const sentence = found.examples[chosen];
+    const parts = [make("p", { class: "pieces" }, make("b", {}, `${sentence.number}  `), joined(sentence.source)),
+      make("p", { class: "pieces faint" }, joined(sentence.target))];
+    const meanOf = (rows) => rows[0].map((_, e) => rows.reduce((sum, row) => sum + row[e], 0) / rows.length);
+    const rows = found.attentions.map((a, i) => {
+      const perPosition = a.rows === "positions";
+      const name = perPosition ? make("button", { class: "plain", onclick: () => { open = i; show(); } }, a.label + " (mean)") : a.label;
+      return make("tr", { class: i === open ? "open" : null }, make("th", { scope: "row" }, name), gateCells(meanOf(sentence.gates[i])));
+    });
+    parts.push(table(columns("attention"), rows, heat));
+    if (open >= 0) {
+      const pieces = sentence.gates[open].map((gate, t) => make("tr", {}, make("th", { scope: "row" }, sentence.target[t]), gateCells(gate)));
+      parts.push(make("div", { class: "controls" }, choice("position by position", attentionChoices.filter(([i]) => found.attentions[i].rows === "positions"),
+        String(open), (i) => { open = Number(i); show(); })), table(columns("piece predicted"), pieces, heat));
+    }
+    place.replaceChildren(...parts);
+    for (const button of list.children) button.setAttribute("aria-pressed", String(Number(button.dataset.i) === chosen));
+  }
+
+  function fill(filter) {
+    const matches = found.examples.map((s, i) => [i, s, joined(s.source)]).filter(([, s, text]) =>
+      (text + " " + joined(s.target)).toLowerCase().includes(filter.toLowerCase()));
+    list.replaceChildren(...matches.map(([i, s, text]) =>
+      make("button", { "data-i": i, onclick: () => { chosen = i; show(); } }, `${s.number}  ${text}`)));
+  }
+
+  const search = make("input", { type: "search", placeholder: "words", "aria-label": "sentences with these words", oninput: () => { fill(search.value); show(); } });
+  section("Sentences",
+    make("p", { class: "faint" }, "Pick a sentence to see each layer's gates for it; the largest is outlined. Of attentions with a gate per target position, the mean, and below it one of them position by position."),
+    make("div", { class: "browser" }, make("div", {}, make("div", { class: "controls" }, search), list), place));
+  fill("");
+  show();
+}

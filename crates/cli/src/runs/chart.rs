@@ -1,0 +1,177 @@
+//! Curves as SVG: for papers as they are, and for the page, which sets the colour of text and lines by its own.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::curves::Series;
+use crate::page::escape;
+
+const WIDTH: f64 = 720.0;
+const PLOT_HEIGHT: f64 = 340.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 704.0;
+const TOP: f64 = 12.0;
+/// Height of a row of the legend.
+const ROW: f64 = 20.0;
+/// Colours that people with any colour vision tell apart (Okabe and Ito), readable on white and on black.
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+
+/// A drawn chart.
+#[derive(Clone, Debug, Serialize)]
+pub struct Chart {
+    /// The drawing.
+    pub svg: String,
+    /// Where the plot lies in it.
+    pub frame: Frame,
+}
+
+/// Where the plot lies, and the values at its left and right ends.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Frame {
+    width: f64,
+    left: f64,
+    right: f64,
+    x: [f64; 2],
+}
+
+/// Draws lines with axes named `x_label` and `y_label`; `None` if there is no point.
+pub fn draw(series: &[Series], x_label: &str, y_label: &str) -> Option<Chart> {
+    let xs = bounds(series.iter().flat_map(|line| &line.points).map(|point| point.0))?;
+    let ys = bounds(series.iter().flat_map(|line| &line.points).map(|point| point.1))?;
+    let y_ticks = ticks(ys);
+    let range = |ticks: &[f64], [low, high]: [f64; 2]| {
+        [ticks.first().map_or(low, |tick| tick.min(low)), ticks.last().map_or(high, |tick| tick.max(high))]
+    };
+    // Every run begins at 0.
+    let (xs, ys) = ([xs[0].min(0.0), xs[1]], range(&y_ticks, ys));
+    let bottom = TOP + PLOT_HEIGHT;
+    let across = |x: f64| LEFT + (x - xs[0]) / (xs[1] - xs[0]) * (RIGHT - LEFT);
+    let down = |y: f64| bottom - (y - ys[0]) / (ys[1] - ys[0]) * PLOT_HEIGHT;
+    let legend_top = bottom + 56.0;
+    let height = legend_top + ROW * series.len().div_ceil(2) as f64;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         color=\"#1b1f24\" font-family=\"sans-serif\" font-size=\"13\" role=\"img\">\n<title>{} against {}</title>\n",
+        escape(y_label),
+        escape(x_label)
+    );
+    // Writing to a string cannot fail.
+    let mut add = |text: String| svg.write_str(&text).expect("a string grows");
+    for tick in &y_ticks {
+        let y = down(*tick);
+        add(format!(
+            "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"currentColor\" stroke-opacity=\"0.15\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"currentColor\">{}</text>\n",
+            LEFT - 6.0,
+            y + 4.0,
+            number(*tick)
+        ));
+    }
+    for tick in ticks(xs).iter().filter(|tick| (xs[0]..=xs[1]).contains(*tick)) {
+        let x = across(*tick);
+        add(format!(
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{}\" stroke=\"currentColor\"/>\
+             <text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"currentColor\">{}</text>\n",
+            bottom + 5.0,
+            bottom + 20.0,
+            number(*tick)
+        ));
+    }
+    add(format!(
+        "<line x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{bottom}\" y2=\"{bottom}\" stroke=\"currentColor\"/>\n\
+         <text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"currentColor\">{}</text>\n\
+         <text transform=\"translate(14 {:.1}) rotate(-90)\" text-anchor=\"middle\" fill=\"currentColor\">{}</text>\n",
+        (LEFT + RIGHT) / 2.0,
+        bottom + 40.0,
+        escape(x_label),
+        TOP + PLOT_HEIGHT / 2.0,
+        escape(y_label)
+    ));
+    for (i, line) in series.iter().enumerate() {
+        let colour = COLOURS[line.run % COLOURS.len()];
+        let dash = if line.dashed { " stroke-dasharray=\"5 3\" stroke-opacity=\"0.8\"" } else { "" };
+        let style =
+            format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}");
+        let places: Vec<String> =
+            line.points.iter().map(|&(x, y)| format!("{:.1},{:.1}", across(x), down(y))).collect();
+        add(format!("<polyline points=\"{}\" {style}/>\n", places.join(" ")));
+        // A short curve is its points.
+        if line.points.len() <= 12 {
+            for (x, y) in &line.points {
+                let (x, y) = (across(*x), down(*y));
+                add(format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"));
+            }
+        }
+        let (x, y) = (LEFT + (i % 2) as f64 * 330.0, legend_top + (i / 2) as f64 * ROW);
+        add(format!(
+            "<line x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" {style}/>\
+             <text x=\"{}\" y=\"{}\" fill=\"currentColor\">{}</text>\n",
+            x + 26.0,
+            x + 32.0,
+            y + 4.0,
+            escape(&line.name)
+        ));
+    }
+    svg += "</svg>\n";
+    Some(Chart { svg, frame: Frame { width: WIDTH, left: LEFT, right: RIGHT, x: xs } })
+}
+
+/// The lowest and the highest value, a little apart where they are equal; `None` if there are none.
+fn bounds(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
+    let [low, high] = values
+        .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], value| [low.min(value), high.max(value)]);
+    if low > high {
+        return None;
+    }
+    let apart = if low < high { 0.0 } else { (low.abs() * 0.05).max(0.5) };
+    Some([low - apart, high + apart])
+}
+
+/// About six round numbers that enclose the range.
+fn ticks([low, high]: [f64; 2]) -> Vec<f64> {
+    let rough = (high - low) / 5.0;
+    let power = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * power).find(|step| *step >= rough).unwrap_or(rough);
+    let (first, last) = ((low / step).floor() as i64, (high / step).ceil() as i64);
+    (first..=last).map(|i| i as f64 * step).collect()
+}
+
+/// A tick's text: no more digits than it needs.
+fn number(value: f64) -> String {
+    if value == 0.0 {
+        "0".into()
+    } else if value.abs() >= 1e6 || value.abs() < 1e-3 {
+        format!("{value:.1e}")
+    } else {
+        format!("{value:.4}").trim_end_matches('0').trim_end_matches('.').to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(points: &[(f64, f64)]) -> Series {
+        Series { name: "a <b> & c".into(), run: 7, dashed: true, points: points.to_vec() }
+    }
+
+    #[test]
+    fn ticks_are_round_and_enclose() {
+        assert_eq!(ticks([0.0, 100.0]), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(ticks([3.1, 7.9]), [3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(["0", "0.5", "1200", "1.0e-4", "2.0e6"], [0.0, 0.5, 1200.0, 1e-4, 2e6].map(number));
+    }
+
+    #[test]
+    fn points_lie_in_the_plot_and_names_are_escaped() {
+        let chart = draw(&[series(&[(0.0, 9.0), (10.0, 4.0)])], "updates", "loss").unwrap();
+        // 9 and 4 are themselves ticks: the first point is at the top, the last at the bottom right.
+        assert!(chart.svg.contains("points=\"64.0,12.0 704.0,352.0\""), "{}", chart.svg);
+        assert!(chart.svg.contains("a &lt;b&gt; &amp; c") && !chart.svg.contains("<b>"));
+        assert!(chart.svg.starts_with("<svg xmlns=") && chart.svg.ends_with("</svg>\n"));
+        assert!(draw(&[], "x", "y").is_none() && draw(&[series(&[])], "x", "y").is_none());
+        let single = draw(&[series(&[(5.0, 0.0)])], "x", "y").unwrap();
+        assert!(!single.svg.contains("NaN") && !single.svg.contains("inf"), "{}", single.svg);
+    }
+}

@@ -1,0 +1,184 @@
+//! `mae analyze` and `mae report` as users run them: tables, JSON, pages that need no network, and mistakes.
+
+mod common;
+
+use common::place::Place;
+use mae_model::config::System;
+use serde_json::Value;
+
+/// A model whose target words would be markup if a page let them, with data made for it.
+fn place(system: System) -> Place {
+    let place = Place::new(None);
+    place.model("model", system, 3, &["x", "</script>", "z@@", "<b>&", "v"], None);
+    place.write("test.de", "a b@@ c\nd a\nb@@ c d\na\na a d\nc\n");
+    place.write("test.en", "x </script>\nz@@ x\n<b>& x\nv v\nx x x\nz@@ v\n");
+    let done = place.mae(
+        "preprocess -s de -t en --testpref test --srcdict model/dict.src.txt --tgtdict model/dict.tgt.txt --destdir bin",
+        "",
+    );
+    assert!(done.success, "{}", done.err);
+    place
+}
+
+const ANALYZE: &str = "analyze model --data bin --device cpu --min-count 1";
+
+fn read(place: &Place, name: &str) -> String {
+    std::fs::read_to_string(place.path(name)).unwrap()
+}
+
+/// The JSON of a page, as a browser would find it.
+fn data_of(page: &str) -> Value {
+    let (_, rest) = page.split_once("<script id=\"data\" type=\"application/json\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+/// Every element that is opened is closed, in order; what is in scripts and styles is not looked at.
+fn assert_well_formed(mut text: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    while let Some((_, rest)) = text.split_once('<') {
+        let (tag, after) = rest.split_once('>').expect("every tag ends");
+        text = after;
+        let name = tag.split_whitespace().next().unwrap_or("");
+        if let Some(name) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "closed before {}", &text[..text.len().min(60)]);
+        } else if !(name.starts_with('!') || name == "meta" || tag.ends_with('/')) {
+            open.push(name);
+        }
+        if name == "script" || name == "style" {
+            text = &text[text.find(&format!("</{name}>")).expect("it ends")..];
+        }
+    }
+    assert!(open.is_empty(), "never closed: {open:?}");
+}
+
+/// Nothing is fetched from anywhere.
+fn assert_self_contained(page: &str) {
+    assert_well_formed(page);
+    let page = page.replace("http://www.w3.org/2000/svg", "");
+    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("src="));
+}
+
+#[test]
+fn tables_json_and_page_tell_the_same() {
+    let place = place(System::Mae);
+    let tables = place.mae(&format!("{ANALYZE} --html page.html"), "");
+    assert!(tables.success, "{}", tables.err);
+    for part in
+        ["6 sentence pairs", "ln 4 = 1.386", "encoder 1", "cross 2", "mean all", "head weights", "page.html"]
+    {
+        assert!(tables.out.contains(part), "`{part}` is not in {}", tables.out);
+    }
+    let json = place.mae(&format!("{ANALYZE} --json"), "");
+    let found: Value = serde_json::from_str(&json.out).unwrap();
+    let page = read(&place, "page.html");
+    assert_self_contained(&page);
+    assert_eq!(data_of(&page), found, "the page holds what --json prints");
+    let analysis = &found["analysis"];
+    assert_eq!((analysis["sentences"].as_u64(), analysis["experts"].as_u64()), (Some(6), Some(4)));
+    let attentions = analysis["attentions"].as_array().unwrap();
+    assert_eq!(attentions.len(), 5);
+    for attention in attentions {
+        let total: f64 =
+            attention["leads"].as_array().unwrap().iter().map(|share| share.as_f64().unwrap()).sum();
+        assert!((total - 1.0).abs() < 1e-9);
+    }
+    assert_eq!(analysis["examples"].as_array().unwrap().len(), 6);
+    assert_eq!(analysis["examples"][0]["target"], serde_json::json!(["x", "</script>", "</s>"]));
+    assert!(!page.contains("x</script>") && found["one_expert"].is_null());
+}
+
+#[test]
+fn one_expert_is_compared_with_the_mixture() {
+    let place = place(System::Mae);
+    let done = place.mae(&format!("{ANALYZE} --bleu --draws 2 --beam 1 --json --sentences 0"), "");
+    let found: Value = serde_json::from_str(&done.out).unwrap();
+    let scores = &found["one_expert"];
+    assert!(scores["mixture"].is_f64() && scores["argmax"].is_f64(), "{scores}");
+    assert_eq!(scores["random"].as_array().unwrap().len(), 2);
+    assert_eq!(found["analysis"]["examples"], serde_json::json!([]));
+}
+
+#[test]
+fn systems_without_gates_are_told_apart() {
+    let uniform = place(System::Uniform);
+    let done = uniform.mae(&format!("{ANALYZE} --bleu --draws 2 --beam 1 --html page.html"), "");
+    assert!(done.success, "{}", done.err);
+    assert!(
+        done.out.contains("no gates: all experts weigh alike") && done.out.contains("random, 2 draws"),
+        "{}",
+        done.out
+    );
+    assert!(!done.out.contains("favourite"), "{}", done.out);
+    assert_self_contained(&read(&uniform, "page.html"));
+    place(System::Base).refuse(ANALYZE, &["has no experts", "BASE"]);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let place = place(System::Mae);
+    place.refuse("analyze nowhere --data bin --device cpu", &["nowhere"]);
+    place.refuse("analyze model --data nowhere --device cpu", &["nowhere"]);
+    place.refuse(&format!("{ANALYZE} --split valid"), &["valid.de-en"]);
+    place.refuse(&format!("{ANALYZE} --html no/such/folder.html"), &["no/such/folder.html"]);
+    place.refuse(&format!("{ANALYZE} --bleu --beam 0"), &["--beam 0"]);
+    place.model("other", System::Mae, 3, &["x", "q"], None);
+    place.refuse("analyze other --data bin --device cpu", &["was not made for other", "target"]);
+}
+
+/// Two runs, the second without run.toml and with a line cut off.
+fn two_runs() -> Place {
+    let place = Place::new(None);
+    let lines = |loss: f64| {
+        format!(
+            "{{\"event\":\"epoch\",\"epoch\":1,\"updates\":4,\"done\":0}}\n\
+             {{\"event\":\"train\",\"epoch\":1,\"num_updates\":2,\"loss\":{loss},\"nll_loss\":7.0,\"wps\":50.0,\"seconds\":1.5}}\n\
+             {{\"event\":\"train\",\"epoch\":1,\"num_updates\":4,\"loss\":6.5,\"nll_loss\":6.0,\"wps\":50.0,\"seconds\":1.5}}\n\
+             {{\"event\":\"valid\",\"epoch\":1,\"num_updates\":4,\"loss\":6.25,\"nll_loss\":5.5,\"gate_entropy\":1.75}}\n"
+        )
+    };
+    for name in ["one", "two"] {
+        std::fs::create_dir(place.path(name)).unwrap();
+    }
+    place.write("one/log.jsonl", &lines(8.0));
+    place.write("one/run.toml", "# data: <bin>\n[train]\nlr = 0.5\n");
+    place.write("two/log.jsonl", &format!("{}{{\"event\":\"tr", lines(9.0)));
+    place
+}
+
+#[test]
+fn runs_are_reported() {
+    let place = two_runs();
+    let done = place.mae("report one two --html page.html --svg loss.svg --curve loss --against epochs", "");
+    assert!(done.success, "{}", done.err);
+    for part in ["6.250 at 4", "1.750", "3 s", "750.0", "two: 1 lines of log.jsonl", "no run.toml"] {
+        assert!(done.out.contains(part), "`{part}` is not in {}", done.out);
+    }
+    let (page, svg) = (read(&place, "page.html"), read(&place, "loss.svg"));
+    assert_self_contained(&page);
+    assert_well_formed(&svg);
+    assert!(svg.contains(">epochs<") && svg.contains("two (dev)") && svg.matches("<polyline").count() == 4);
+    let data = data_of(&page);
+    let charts = data["charts"].as_array().unwrap();
+    let named: Vec<&str> = charts.iter().map(|chart| chart["curve"].as_str().unwrap()).collect();
+    assert!(named.contains(&"gate entropy, nats") && !named.contains(&"BLEU, development set"), "{named:?}");
+    for chart in charts {
+        assert_well_formed(chart["svg"].as_str().unwrap());
+    }
+    assert_eq!(charts[0]["series"][0]["points"], serde_json::json!([[2.0, 8.0], [4.0, 6.5]]));
+    place.write("two/run.toml", "[train]\nlr = 0.25\n");
+    let json: Value = serde_json::from_str(&place.mae("report one two --json", "").out).unwrap();
+    assert_eq!(json["runs"][0]["best_dev_loss"], 6.25);
+    assert_eq!(json["changes"], serde_json::json!([{"key": "train.lr", "values": ["0.5", "0.25"]}]));
+}
+
+#[test]
+fn mistakes_with_runs_are_named() {
+    let place = two_runs();
+    place.refuse("report nowhere", &["nowhere holds no log.jsonl", "--save-dir"]);
+    place.refuse("report one --svg x.svg --curve bleu", &["no run has logged BLEU"]);
+    place.refuse("report one --curve bleu", &["--svg"]);
+    place.write("one/run.toml", "lr = \n");
+    place.refuse("report one", &["run.toml"]);
+    place.write("two/log.jsonl", "");
+    place.refuse("report two", &["two/log.jsonl", "no update"]);
+}
