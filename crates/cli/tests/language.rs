@@ -103,8 +103,11 @@ fn from_a_text_to_perplexity_and_continuations() {
     let drawn = place.mae(&go_on, &draw).succeeded().to_owned();
     assert_eq!(drawn, place.mae(&go_on, &draw).succeeded());
     assert_eq!(json(&drawn).len(), 3);
-    let piped =
-        place.mae_reading("ein\n\ndrei vier\n", &["continue", "run/checkpoint_best", "--source", "-"], &[]);
+    let piped = place.mae_reading(
+        "ein\n\ndrei vier\n",
+        &["continue", "run/checkpoint_best", "--source", "-", "--max-len", "6"],
+        &[],
+    );
     assert_eq!(piped.succeeded().lines().count(), 3);
 
     let average = ["average", "run", "--num-epoch-checkpoints", "2", "--output", "mean"];

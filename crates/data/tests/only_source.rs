@@ -25,7 +25,7 @@ fn words_come_back_line_by_line() {
     let train = &report.splits[0];
     // Empty lines are part of the text; `<unk>` is what it says.
     assert_eq!((train.lines, train.written, train.src.empty.count), (5, 5, 2));
-    assert_eq!((train.src.tokens, report.splits[1].src.unknown), (3 + 8 + 3 + 5, 1));
+    assert_eq!((train.src.tokens, report.splits[1].src.unknown), (3 + 9 + 3 + 5, 1));
     let data = TextDataset::open(place.path().join("bin"), "train").unwrap();
     assert_eq!(data.vocab.len() % 8, 0);
     let lines: Vec<String> = (0..data.lines.len()).map(|i| data.vocab.string(&data.lines.get(i))).collect();

@@ -7,6 +7,7 @@
 //! fairseq writes for the same text.
 
 mod report;
+mod split;
 mod text;
 mod words;
 
@@ -14,19 +15,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 pub use report::{PreprocessReport, SideReport, SplitReport};
 
+use split::Split;
 use words::TrainWords;
 
 use crate::aside::remove_leftovers;
 use crate::bpe::{Dropout, LearnOptions};
 use crate::dataset::DatasetWriter;
 use crate::error::{Error, Result};
-use crate::lines::{BadUtf8, ParallelLines};
+use crate::lines::BadUtf8;
 use crate::segmentation::{self, Segmentation, Segmenter};
-use crate::vocab::Vocab;
 
 /// Pairs read, encoded on all threads and written at a time.
 const CHUNK: usize = 1 << 14;
@@ -310,136 +309,3 @@ fn text_path(prefix: &str, lang: &str) -> PathBuf {
 
 /// What cuts source and target.
 type Segmenters = [Arc<Segmenter>; 2];
-
-/// One split on its way from text to ids.
-struct Split<'a> {
-    options: &'a PreprocessOptions,
-    vocabs: (&'a Vocab, &'a Vocab),
-    lines: ParallelLines,
-    src_writer: DatasetWriter,
-    tgt_writer: DatasetWriter,
-    empty: LinePolicy,
-    too_long: LinePolicy,
-    report: SplitReport,
-}
-
-/// A line as ids, and how many of them are unknown.
-type Encoded = (Vec<u32>, usize);
-
-impl<'a> Split<'a> {
-    fn open(
-        options: &'a PreprocessOptions,
-        name: String,
-        prefix: &str,
-        vocabs: (&'a Vocab, &'a Vocab),
-    ) -> Result<Self> {
-        let PreprocessOptions { source_lang: src, target_lang: tgt, .. } = options;
-        let (src_path, tgt_path) = (text_path(prefix, src), text_path(prefix, tgt));
-        let lines = ParallelLines::open(&src_path, &tgt_path, options.bad_utf8)?;
-        let writer = |lang: &str, vocab: &Vocab| {
-            DatasetWriter::create(options.destdir.join(format!("{name}.{src}-{tgt}.{lang}")), vocab.len())
-        };
-        let (src_writer, tgt_writer) = (writer(src, vocabs.0)?, writer(tgt, vocabs.1)?);
-        let train = name == "train";
-        let choose = |policies: Policies| if train { policies.train } else { policies.eval };
-        let side = |path: PathBuf| SideReport { path, ..SideReport::default() };
-        Ok(Self {
-            options,
-            vocabs,
-            lines,
-            src_writer,
-            tgt_writer,
-            empty: choose(options.empty),
-            too_long: choose(options.too_long),
-            report: SplitReport {
-                name,
-                src: side(src_path),
-                tgt: Some(side(tgt_path)),
-                ..SplitReport::default()
-            },
-        })
-    }
-
-    fn encode_all(
-        &mut self,
-        segmenters: Option<&Segmenters>,
-        mut progress: impl FnMut(u64, &str),
-    ) -> Result<()> {
-        let dropout = self.options.dropout.filter(|_| self.report.name == "train");
-        let vocabs = [self.vocabs.0, self.vocabs.1];
-        let encode = |line: &str, number: u64, side: usize| -> Encoded {
-            let mut ids = Vec::new();
-            let unknown = match segmenters {
-                Some(both) => {
-                    let pieces = both[side].segment_training_line(line, dropout, (number, side as u64));
-                    vocabs[side].encode_into(&pieces, &mut ids)
-                }
-                None => vocabs[side].encode_into(line, &mut ids),
-            };
-            (ids, unknown)
-        };
-        loop {
-            let before = self.lines.src.lines_read();
-            let chunk = self.lines.next_chunk(CHUNK)?;
-            if chunk.is_empty() {
-                break;
-            }
-            let encoded: Vec<_> = chunk
-                .par_iter()
-                .enumerate()
-                .with_min_len(64)
-                .map(|(i, (src, tgt))| {
-                    let number = before + i as u64;
-                    (encode(src, number, 0), encode(tgt, number, 1))
-                })
-                .collect();
-            encoded.iter().try_for_each(|(src, tgt)| self.write(src, tgt))?;
-            progress(self.report.lines, &self.report.name);
-        }
-        if self.report.name == "train" && self.report.written == 0 {
-            let what = "no training pair is left; is the file empty, or do the policies skip every line?";
-            return Err(Error::dataset(&self.report.src.path, what));
-        }
-        self.report.src.close(&self.lines.src);
-        self.report.tgt.iter_mut().for_each(|side| side.close(&self.lines.tgt));
-        Ok(())
-    }
-
-    /// Writes one pair, or what the policies make of it.
-    fn write(&mut self, src: &Encoded, tgt: &Encoded) -> Result<()> {
-        self.report.lines += 1;
-        let line = self.report.lines;
-        let mut skip = false;
-        let sides = std::iter::once(&mut self.report.src).chain(&mut self.report.tgt);
-        for (side, (ids, _)) in sides.zip([src, tgt]) {
-            let length = ids.len() - 1; // the end of the sentence is always there
-            let (policy, tally, what) = if length == 0 {
-                (self.empty, &mut side.empty, "the line is empty".to_owned())
-            } else if length > self.options.max_line_tokens {
-                let what = format!("{length} tokens are over the limit of {}", self.options.max_line_tokens);
-                (self.too_long, &mut side.too_long, what)
-            } else {
-                continue;
-            };
-            tally.add(line);
-            match policy {
-                LinePolicy::Keep => {}
-                LinePolicy::Skip => skip = true,
-                LinePolicy::Error => return Err(Error::Refused { path: side.path.clone(), line, what }),
-            }
-        }
-        if skip {
-            self.report.skipped.add(line);
-            return Ok(());
-        }
-        self.report.written += 1;
-        let sides = std::iter::once(&mut self.report.src).chain(&mut self.report.tgt);
-        let written = [(src, &mut self.src_writer), (tgt, &mut self.tgt_writer)];
-        for (side, ((ids, unknown), writer)) in sides.zip(written) {
-            side.tokens += ids.len() as u64;
-            side.unknown += *unknown as u64;
-            writer.push(ids)?;
-        }
-        Ok(())
-    }
-}
