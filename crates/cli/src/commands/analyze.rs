@@ -128,17 +128,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
         analysis,
         one_expert,
     };
-    if let Some(path) = &args.html {
-        let html = page(&format!("Experts of {}", found.model), page::ANALYSIS, &found)?;
-        write_aside(path, html.as_bytes())?;
-    }
+    // First what may have taken long to find; a page that cannot be written loses nothing.
     if args.json {
         println!("{}", serde_json::to_string(&found)?);
     } else {
         tables::print(&found);
-        if let Some(path) = &args.html {
-            println!("\nthe page is in {}", path.display());
-        }
+    }
+    if let Some(path) = &args.html {
+        let html = page(&format!("Experts of {}", found.model), page::ANALYSIS, &found)?;
+        write_aside(path, html.as_bytes())?;
+        eprintln!("the page is in {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

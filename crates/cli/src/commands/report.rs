@@ -91,26 +91,23 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let runs = read_all(&args.runs)?;
     let summaries: Vec<Summary> = runs.iter().map(Run::summary).collect();
     let changes = changes(&runs);
+    if args.json {
+        println!("{}", serde_json::to_string(&Found { runs: &summaries, changes: &changes })?);
+    } else {
+        print(&runs, &table(&summaries), &changes);
+    }
     if let Some(path) = &args.svg {
         let series = args.curve.series(&runs, args.against);
         let Some(chart) = draw(&series, args.against.label(), args.curve.label()) else {
             bail!("no run has logged {}; nothing to draw", args.curve.label());
         };
         write_aside(path, chart.svg.as_bytes())?;
+        eprintln!("the chart is in {}", path.display());
     }
     if let Some(path) = &args.html {
         let html = page("Training runs", page::REPORT, &page_data(&runs, &summaries, &changes))?;
         write_aside(path, html.as_bytes())?;
-    }
-    if args.json {
-        println!("{}", serde_json::to_string(&Found { runs: &summaries, changes: &changes })?);
-        return Ok(ExitCode::SUCCESS);
-    }
-    print(&runs, &table(&summaries), &changes);
-    for (what, path) in [("chart", &args.svg), ("page", &args.html)] {
-        if let Some(path) = path {
-            println!("\nthe {what} is in {}", path.display());
-        }
+        eprintln!("the page is in {}", path.display());
     }
     Ok(ExitCode::SUCCESS)
 }
