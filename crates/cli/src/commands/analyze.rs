@@ -2,6 +2,7 @@
 
 mod tables;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ use mae_model::folder::{ModelFolder, write_aside};
 use mae_train::finetune::dictionary_fault;
 use serde::Serialize;
 
+use super::generate::unless_nobody_reads;
 use crate::device::DeviceArgs;
 use crate::page::{self, page};
 use crate::progress;
@@ -128,19 +130,21 @@ pub fn run(args: Args) -> Result<ExitCode> {
         analysis,
         one_expert,
     };
+    // First what may have taken long to find; a page that cannot be written loses nothing.
+    let mut text = Vec::new();
+    if args.json {
+        serde_json::to_writer(&mut text, &found)?;
+        text.push(b'\n');
+    } else {
+        tables::print(&mut text, &found)?;
+    }
+    let printed = std::io::stdout().write_all(&text);
     if let Some(path) = &args.html {
         let html = page(&format!("Experts of {}", found.model), page::ANALYSIS, &found)?;
         write_aside(path, html.as_bytes())?;
+        eprintln!("the page is in {}", path.display());
     }
-    if args.json {
-        println!("{}", serde_json::to_string(&found)?);
-    } else {
-        tables::print(&found);
-        if let Some(path) = &args.html {
-            println!("\nthe page is in {}", path.display());
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    unless_nobody_reads(printed.context("cannot write to standard output"))
 }
 
 impl Args {

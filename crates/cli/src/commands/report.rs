@@ -1,12 +1,14 @@
 //! `mae report`: training runs side by side.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use mae_model::folder::write_aside;
 use serde::Serialize;
 
+use super::generate::unless_nobody_reads;
 use crate::page::{self, page};
 use crate::runs::changes::{Change, changes};
 use crate::runs::chart::{Frame, draw};
@@ -91,28 +93,28 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let runs = read_all(&args.runs)?;
     let summaries: Vec<Summary> = runs.iter().map(Run::summary).collect();
     let changes = changes(&runs);
+    let mut text = Vec::new();
+    if args.json {
+        serde_json::to_writer(&mut text, &Found { runs: &summaries, changes: &changes })?;
+        text.push(b'\n');
+    } else {
+        print(&mut text, &runs, &table(&summaries), &changes)?;
+    }
+    let printed = std::io::stdout().write_all(&text);
     if let Some(path) = &args.svg {
         let series = args.curve.series(&runs, args.against);
         let Some(chart) = draw(&series, args.against.label(), args.curve.label()) else {
             bail!("no run has logged {}; nothing to draw", args.curve.label());
         };
         write_aside(path, chart.svg.as_bytes())?;
+        eprintln!("the chart is in {}", path.display());
     }
     if let Some(path) = &args.html {
         let html = page("Training runs", page::REPORT, &page_data(&runs, &summaries, &changes))?;
         write_aside(path, html.as_bytes())?;
+        eprintln!("the page is in {}", path.display());
     }
-    if args.json {
-        println!("{}", serde_json::to_string(&Found { runs: &summaries, changes: &changes })?);
-        return Ok(ExitCode::SUCCESS);
-    }
-    print(&runs, &table(&summaries), &changes);
-    for (what, path) in [("chart", &args.svg), ("page", &args.html)] {
-        if let Some(path) = path {
-            println!("\nthe {what} is in {}", path.display());
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    unless_nobody_reads(printed.context("cannot write to standard output"))
 }
 
 fn page_data<'a>(runs: &'a [Run], summaries: &[Summary], changes: &'a [Change]) -> PageData<'a> {
@@ -177,14 +179,14 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-fn print(runs: &[Run], table: &Table, changes: &[Change]) {
-    println!("{NOTE}\n");
+fn print(out: &mut impl Write, runs: &[Run], table: &Table, changes: &[Change]) -> io::Result<()> {
+    writeln!(out, "{NOTE}\n")?;
     let headings: Vec<String> = table.headings.iter().map(ToString::to_string).collect();
-    print_columns(std::iter::once(&headings).chain(&table.rows));
+    print_columns(out, std::iter::once(&headings).chain(&table.rows))?;
     if runs.len() > 1 {
-        println!("\nwhat the configurations differ in:");
+        writeln!(out, "\nwhat the configurations differ in:")?;
         if changes.is_empty() {
-            println!("  nothing that is known");
+            writeln!(out, "  nothing that is known")?;
         } else {
             let names = std::iter::once("key".to_owned()).chain(runs.iter().map(|run| run.name.clone()));
             let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "–".into());
@@ -192,18 +194,22 @@ fn print(runs: &[Run], table: &Table, changes: &[Change]) {
                 .iter()
                 .map(|c| std::iter::once(c.key.clone()).chain(c.values.iter().map(value)).collect());
             let rows: Vec<Vec<String>> = std::iter::once(names.collect()).chain(rows).collect();
-            print_columns(rows.iter());
+            print_columns(out, rows.iter())?;
         }
     }
     for run in runs {
         if let Some(note) = &run.note {
-            println!("{}: {note}", run.name);
+            writeln!(out, "{}: {note}", run.name)?;
         }
     }
+    Ok(())
 }
 
 /// Rows of cells, each column as wide as it must be; the first to the left, the others to the right.
-fn print_columns<'a>(rows: impl Iterator<Item = &'a Vec<String>> + Clone) {
+fn print_columns<'a>(
+    out: &mut impl Write,
+    rows: impl Iterator<Item = &'a Vec<String>> + Clone,
+) -> io::Result<()> {
     let columns = rows.clone().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| rows.clone().map(|row| row[i].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -212,6 +218,7 @@ fn print_columns<'a>(rows: impl Iterator<Item = &'a Vec<String>> + Clone) {
             0 => format!("{cell:<0$}", widths[0]),
             i => format!("{cell:>0$}", widths[i]),
         };
-        println!("  {}", row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  "));
+        writeln!(out, "  {}", row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  "))?;
     }
+    Ok(())
 }

@@ -113,7 +113,7 @@ fn read(folder: &Path) -> Result<Run> {
     }
     let mut notes = Vec::new();
     if damaged > 0 {
-        notes.push(format!("{damaged} lines of log.jsonl are not JSON objects and were left out"));
+        notes.push(format!("lines of log.jsonl that are not JSON objects, left out: {damaged}"));
     }
     let config = match std::fs::read_to_string(folder.join("run.toml")) {
         Ok(text) => changes::flat(&text).with_context(|| format!("{}", folder.join("run.toml").display()))?,
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(at, [moment(5.0, 0.5, 2.0), moment(10.0, 1.0, 4.0), moment(15.0, 1.25, 10.0)]);
         assert_eq!(run.valid[0].at, moment(10.0, 1.0, 4.0));
         assert_eq!(run.train[2].numbers["update_ms"], 1200.0);
-        assert!(run.note.as_ref().unwrap().contains("1 lines of log.jsonl are not JSON"));
+        assert!(run.note.as_ref().unwrap().contains("not JSON objects, left out: 1"));
         let summary = run.summary();
         assert_eq!((summary.updates, summary.epochs, summary.seconds), (15, 1.25, 10.0));
         assert_eq!((summary.best_dev_loss, summary.best_dev_update), (Some(7.5), Some(10)));

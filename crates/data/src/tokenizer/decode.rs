@@ -64,3 +64,22 @@ fn byte_piece(piece: &str) -> Option<u8> {
     let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Decoder;
+
+    #[test]
+    fn words_begin_where_the_decoder_puts_blanks() {
+        let end = Decoder::WordEnd("</w>".into());
+        for (decoder, previous, begins, goes_on) in [
+            (Decoder::ByteLevel, "a", "Ġb", "b"),
+            (Decoder::Metaspace('▁'), "▁a", "▁b", "b"),
+            (Decoder::WordEnd("</w>".into()), "a</w>", "b", ""),
+        ] {
+            assert!(decoder.begins_word(previous, begins));
+            assert!(goes_on.is_empty() || !decoder.begins_word(previous, goes_on));
+        }
+        assert!(!end.begins_word("a", "b</w>") && Decoder::Blanks.begins_word("a", "b"));
+    }
+}

@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
+use mae_data::Vocab;
 use mae_data::vocab::VocabOptions;
 use mae_engine::Device;
 use mae_model::ModelConfig;
-use mae_model::config::{Mixture, System};
+use mae_model::config::{CrossGate, Mixture, System};
 
 use super::*;
 use crate::gates::summarise;

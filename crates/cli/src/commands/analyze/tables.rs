@@ -1,5 +1,7 @@
 //! What was found, for the terminal.
 
+use std::io::{Result, Write};
+
 use mae_eval::analysis::one_expert::{OneExpert, Spread};
 use mae_eval::analysis::{Analysis, AttentionReport, Rows};
 
@@ -9,49 +11,55 @@ use super::Found;
 const WORDS: usize = 5;
 
 /// Prints all tables.
-pub(super) fn print(found: &Found) {
+pub(super) fn print(out: &mut impl Write, found: &Found) -> Result<()> {
     let analysis = &found.analysis;
     let Analysis { experts, heads, sentences, skipped, uniform_entropy, .. } = analysis;
-    println!(
+    writeln!(
+        out,
         "{}: {:?}, {heads} heads, {experts} experts per attention; {} {}: {sentences} sentence pairs",
         found.model, found.system, found.data, found.split
-    );
+    )?;
     if *skipped > 0 {
-        println!("  {skipped} pairs are longer than model.max_positions and are left out");
+        writeln!(out, "  {skipped} pairs are longer than model.max_positions and are left out")?;
     }
     if analysis.attentions.is_empty() {
-        println!(
+        writeln!(
+            out,
             "no gates: all experts weigh alike, entropy ln {experts} = {uniform_entropy:.3} nats everywhere"
-        );
+        )?;
     } else {
-        entropies(analysis);
-        shares(analysis, "share of rows that each expert leads, % (argmax)", |report| &report.leads);
-        shares(analysis, "mean gate of each expert, %", |report| &report.mean_gate);
-        head_weights(analysis);
-        words(analysis);
-        println!("\n{}", analysis.collapse.words);
-        println!("  ({})", analysis.collapse.rule);
+        entropies(out, analysis)?;
+        shares(out, analysis, "share of rows that each expert leads, % (argmax)", |report| &report.leads)?;
+        shares(out, analysis, "mean gate of each expert, %", |report| &report.mean_gate)?;
+        head_weights(out, analysis)?;
+        words(out, analysis)?;
+        writeln!(out, "\n{}", analysis.collapse.words)?;
+        writeln!(out, "  ({})", analysis.collapse.rule)?;
     }
     if let Some(scores) = &found.one_expert {
-        one_expert(scores);
+        one_expert(out, scores)?;
     }
+    Ok(())
 }
 
-fn entropies(analysis: &Analysis) {
-    println!(
+fn entropies(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
+    writeln!(
+        out,
         "\ngate entropy in nats (ln {} = {:.3} is a gate without favourites)",
         analysis.experts, analysis.uniform_entropy
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "  {:<12} {:>8} {:>12} {:>15} {:>12}  rows",
         "attention", "entropy", "information", "experts in use", "sharing"
-    );
+    )?;
     for report in &analysis.attentions {
         let rows = match report.rows {
             Rows::Sentences => "sentences",
             Rows::Positions => "target positions",
         };
-        println!(
+        writeln!(
+            out,
             "  {:<12} {:>8.3} {:>12.3} {:>15.2} {:>12}  {} {rows}",
             report.label,
             report.entropy,
@@ -59,69 +67,82 @@ fn entropies(analysis: &Analysis) {
             report.experts_in_use,
             report.sharing.name(),
             report.count
-        );
+        )?;
     }
     let means = &analysis.entropy;
     for (name, mean) in
         [("encoder", means.encoder), ("decoder", means.decoder), ("cross", means.cross), ("all", means.all)]
     {
         if let Some(mean) = mean {
-            println!("  {:<12} {mean:>8.3}", format!("mean {name}"));
+            writeln!(out, "  {:<12} {mean:>8.3}", format!("mean {name}"))?;
         }
     }
+    Ok(())
 }
 
-fn shares(analysis: &Analysis, title: &str, of: impl Fn(&AttentionReport) -> &[f64]) {
-    println!("\n{title}");
+fn shares(
+    out: &mut impl Write,
+    analysis: &Analysis,
+    title: &str,
+    of: impl Fn(&AttentionReport) -> &[f64],
+) -> Result<()> {
+    writeln!(out, "\n{title}")?;
     let names: Vec<String> = (0..analysis.experts).map(|e| format!("{:>5}", format!("E{e}"))).collect();
-    println!("  {:<12} {}", "attention", names.join(""));
+    writeln!(out, "  {:<12} {}", "attention", names.join(""))?;
     for report in &analysis.attentions {
         let cells: Vec<String> = of(report).iter().map(|share| format!("{:>5.1}", 100.0 * share)).collect();
-        println!("  {:<12} {}", report.label, cells.join(""));
+        writeln!(out, "  {:<12} {}", report.label, cells.join(""))?;
     }
+    Ok(())
 }
 
-fn head_weights(analysis: &Analysis) {
-    println!("\nhead weights w = g·M, mean ± deviation over rows (1 is plain attention)");
+fn head_weights(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
+    writeln!(out, "\nhead weights w = g·M, mean ± deviation over rows (1 is plain attention)")?;
     let names: Vec<String> = (0..analysis.heads).map(|h| format!("{:>13}", format!("H{h}"))).collect();
-    println!("  {:<12} {}", "attention", names.join(""));
+    writeln!(out, "  {:<12} {}", "attention", names.join(""))?;
     for report in &analysis.attentions {
         let cells: Vec<String> =
             report.head_weights.iter().map(|w| format!("  {:.2} ± {:.2}", w.mean, w.deviation)).collect();
-        println!("  {:<12} {}", report.label, cells.join(""));
+        writeln!(out, "  {:<12} {}", report.label, cells.join(""))?;
     }
+    Ok(())
 }
 
-fn words(analysis: &Analysis) {
-    let Some(first) = analysis.attentions.first() else { return };
-    println!(
+fn words(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
+    let Some(first) = analysis.attentions.first() else { return Ok(()) };
+    writeln!(
+        out,
         "\nwords that go with the experts of {} (PMI in nats; words that come at least {} times; other attentions: \
          --html, --json)",
         first.label, analysis.min_count
-    );
+    )?;
     for (e, words) in first.words.iter().enumerate() {
         let named: Vec<String> =
             words.iter().take(WORDS).map(|word| format!("{} {:.2}", word.word, word.pmi)).collect();
-        println!("  E{e:<3} {}", if named.is_empty() { "none".into() } else { named.join(", ") });
+        writeln!(out, "  E{e:<3} {}", if named.is_empty() { "none".into() } else { named.join(", ") })?;
     }
+    Ok(())
 }
 
-fn one_expert(scores: &OneExpert) {
-    println!(
+fn one_expert(out: &mut impl Write, scores: &OneExpert) -> Result<()> {
+    writeln!(
+        out,
         "\none expert per attention (BLEU, fairseq's, on whitespace tokens with pieces joined; beam {})",
         scores.beam
-    );
-    println!("  {:<34} {:>14} {:>12}", "experts", "BLEU", "difference");
-    println!("  {:<34} {:>14.2}", "mixture", scores.mixture);
+    )?;
+    writeln!(out, "  {:<34} {:>14} {:>12}", "experts", "BLEU", "difference")?;
+    writeln!(out, "  {:<34} {:>14.2}", "mixture", scores.mixture)?;
     if let Some(argmax) = scores.argmax {
-        println!("  {:<34} {argmax:>14.2} {:>+12.2}", "the gates' favourite", argmax - scores.mixture);
+        writeln!(out, "  {:<34} {argmax:>14.2} {:>+12.2}", "the gates' favourite", argmax - scores.mixture)?;
     }
     if let Some(Spread { mean, deviation }) = Spread::of(&scores.random) {
-        println!(
+        writeln!(
+            out,
             "  {:<34} {:>14} {:>+12.2}",
             format!("random, {} draws", scores.random.len()),
             format!("{mean:.2} ± {deviation:.2}"),
             mean - scores.mixture
-        );
+        )?;
     }
+    Ok(())
 }
