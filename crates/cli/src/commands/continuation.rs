@@ -56,7 +56,7 @@ pub struct Args {
     /// Seed of --sampling; what is drawn depends on it, the prompt's number and the continuation's number only.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Never write <unk>.
+    /// Never write `<unk>`.
     #[arg(long)]
     no_unk: bool,
     /// Print a JSON object per continuation: prompt, text, tokens and their natural-log probabilities.
