@@ -1,12 +1,12 @@
 """The PyTorch peer's training speed on IWSLT14-shaped batches, on whatever device is there.
 
-    python3 bench.py [--variant base|mae7|mae6] [--compile] [--fixed] [--steps 100] [--max-tokens 4096] [--device cuda] [--threads N] [--json]
+    python3 bench.py [--variant base|mae7|mae6] [--compile] [--fixed [N]] [--steps 100] [--max-tokens 4096] [--device cuda] [--threads N] [--json]
     python3 bench.py --inner 2048 --src-vocab 32768 --tgt-vocab 32768 --sentences 4500000 --max-tokens 27500 --steps 40     # WMT14's shape
 
 Batches are made as fairseq makes them: lengths drawn to look like IWSLT14 after 10k BPE, sentences sorted
 by length, (n+1) * longest <= max-tokens, batch order shuffled. `--sentences` is the size of the corpus: with few, a batch spans many
 lengths and is padded more than one of a real corpus (IWSLT14 has 160,000 pairs, WMT14 4,500,000). Every batch is run once before the clock starts, so
-that shapes are warm, as they are from fairseq's second epoch on. `--fixed` gives all batches one shape (128 sentences
+that shapes are warm, as they are from fairseq's second epoch on. `--fixed [N]` gives all batches one shape (128 or N sentences
 of 26/25 tokens), the peer's best case: it lets `--compile` use CUDA graphs ("reduce-overhead"). Prints real (unpadded) target tokens per second,
 milliseconds per update, for the F step (and, for the gated variants, the G step). `--threads` sets PyTorch's CPU threads; `--json` prints one JSON object per
 measurement instead, with the same figures and, on CUDA, the peak of allocated memory since the program began its warm-up of that step.
@@ -30,7 +30,7 @@ def batches(rng, n, max_tokens, c, fixed, size=40000):
     rng.shuffle(out)
     if fixed:
         src[:], tgt[:] = 26, 25
-        out = [list(range(128))] * n
+        out = [list(range(fixed))] * n
     for rows in out[:n]:
         s = torch.full((len(rows), src[rows].max()), PAD); p = torch.full((len(rows), tgt[rows].max()), PAD); t = p.clone()
         for r, i in enumerate(rows):
@@ -43,7 +43,8 @@ def batches(rng, n, max_tokens, c, fixed, size=40000):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--variant", default="mae7"); ap.add_argument("--compile", action="store_true")
-    ap.add_argument("--steps", type=int, default=100); ap.add_argument("--fixed", action="store_true")
+    ap.add_argument("--steps", type=int, default=100)
+    ap.add_argument("--fixed", type=int, nargs="?", const=128, default=0, metavar="SENTENCES", help="every batch has so many sentences of 26 and 25 tokens [128]")
     ap.add_argument("--sentences", type=int, default=40000, help="size of the corpus that is cut into batches: the larger, the less padding")
     ap.add_argument("--max-tokens", type=int, default=4096); ap.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     ap.add_argument("--width", type=int, default=512); ap.add_argument("--inner", type=int, default=1024)
