@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use mae_data::Vocab;
-use mae_engine::{Device, Params};
+use mae_engine::Device;
 
 use crate::folder::{self, ModelFolder, SOURCE_DICT, TARGET_DICT, Task};
-use crate::lm::LmFolder;
 use crate::lm::folder::DICT;
-use crate::{Error, Result};
+use crate::lm::{LanguageModel, LmFolder};
+use crate::{Error, Model, Result, Translator};
 
 /// Writes to `output` a model whose parameters, running statistics included, are the means over the models in `folders`,
 /// summed in f64. They must be of one kind and have the same configuration and dictionaries.
@@ -24,29 +24,23 @@ pub fn average(folders: &[PathBuf], output: &Path) -> Result<()> {
 
 /// A folder of either kind of model.
 trait Averaged: Sized {
+    type Model: Model;
+
     fn load(path: &Path) -> Result<Self>;
-    fn params(&self) -> &Params;
-    fn params_mut(&mut self) -> &mut Params;
-    fn same_config(&self, other: &Self) -> bool;
+    fn model(&mut self) -> &mut Self::Model;
     /// File names, what they are, and the dictionaries.
     fn dictionaries(&self) -> Vec<(&'static str, &'static str, &Vocab)>;
 }
 
 impl Averaged for ModelFolder {
+    type Model = Translator;
+
     fn load(path: &Path) -> Result<Self> {
         Self::load(path, &Device::cpu())
     }
 
-    fn params(&self) -> &Params {
-        self.model.params()
-    }
-
-    fn params_mut(&mut self) -> &mut Params {
-        self.model.params_mut()
-    }
-
-    fn same_config(&self, other: &Self) -> bool {
-        self.model.config() == other.model.config()
+    fn model(&mut self) -> &mut Self::Model {
+        &mut self.model
     }
 
     fn dictionaries(&self) -> Vec<(&'static str, &'static str, &Vocab)> {
@@ -58,20 +52,14 @@ impl Averaged for ModelFolder {
 }
 
 impl Averaged for LmFolder {
+    type Model = LanguageModel;
+
     fn load(path: &Path) -> Result<Self> {
         Self::load(path, &Device::cpu())
     }
 
-    fn params(&self) -> &Params {
-        self.model.params()
-    }
-
-    fn params_mut(&mut self) -> &mut Params {
-        self.model.params_mut()
-    }
-
-    fn same_config(&self, other: &Self) -> bool {
-        self.model.config() == other.model.config()
+    fn model(&mut self) -> &mut Self::Model {
+        &mut self.model
     }
 
     fn dictionaries(&self) -> Vec<(&'static str, &'static str, &Vocab)> {
@@ -82,34 +70,35 @@ impl Averaged for LmFolder {
 fn mean<F: Averaged>(folders: &[PathBuf]) -> Result<F> {
     let mut mean = F::load(&folders[0])?;
     let mut sums: Vec<(String, Vec<f64>)> = mean
+        .model()
         .params()
         .snapshot()
         .into_iter()
         .map(|(name, _, values)| (name, values.into_iter().map(f64::from).collect()))
         .collect();
     for path in &folders[1..] {
-        let other = F::load(path)?;
-        check_alike(&folders[0], &mean, path, &other)?;
+        let mut other = F::load(path)?;
+        check_alike(&folders[0], &mut mean, path, &mut other)?;
         // The same configuration declares the same parameters in the same order.
-        for ((_, sum), (_, _, values)) in sums.iter_mut().zip(other.params().snapshot()) {
+        for ((_, sum), (_, _, values)) in sums.iter_mut().zip(other.model().params().snapshot()) {
             sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(value));
         }
     }
     let count = folders.len() as f64;
     for (name, sum) in sums {
         let values: Vec<f32> = sum.into_iter().map(|sum| (sum / count) as f32).collect();
-        mean.params_mut().set(&name, &values)?;
+        mean.model().params_mut().set(&name, &values)?;
     }
     Ok(mean)
 }
 
-fn check_alike<F: Averaged>(first: &Path, mean: &F, path: &Path, other: &F) -> Result<()> {
+fn check_alike<F: Averaged>(first: &Path, mean: &mut F, path: &Path, other: &mut F) -> Result<()> {
     let differs = |file: &str, what: &str| {
         let message =
             format!("{what} differs from that of {}; such models cannot be averaged", first.display());
         Err(Error::Parse { path: path.join(file), message })
     };
-    if !mean.same_config(other) {
+    if mean.model().config() != other.model().config() {
         return differs(folder::CONFIG, "the model");
     }
     for ((name, what, ours), (.., theirs)) in mean.dictionaries().into_iter().zip(other.dictionaries()) {

@@ -118,10 +118,10 @@ impl Gpu {
             .map(|&argument| std::ptr::from_ref(argument).cast::<c_void>().cast_mut())
             .collect();
         let [x, y, z] = shape.grid;
-        // SAFETY: launchers pass what the kernel declares, and buffers of the sizes it is told; the kernel suite
-        // checks every launcher against the CPU.
         let launched = self.timed(
             || kernel.to_owned(),
+            // SAFETY: launchers pass what the kernel declares, and buffers of the sizes it is told; the kernel suite
+            // checks every launcher against the CPU.
             || unsafe {
                 result::launch_kernel(
                     function.handle,
