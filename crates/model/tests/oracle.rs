@@ -3,7 +3,7 @@
 
 mod golden;
 
-use golden::{Golden, assert_close, assert_near, place};
+use golden::{Golden, assert_close, place};
 use mae_data::PackedBatch;
 use mae_engine::optim::{Adam, Moments, StepNumbers, sgd};
 use mae_engine::{Gradients, GroupSet, Rng, Tape};
@@ -110,7 +110,7 @@ fn check_logits_and_steps(name: &str) {
         for parameter in params.named().filter(|p| free.contains(p.group)) {
             let got = gradients.get(params, parameter.name).unwrap().unwrap();
             let key = format!("{kind}.grad.{}", parameter.name);
-            assert_near(&format!("{name}: {key}"), &got, golden.get(&key), place().gradient);
+            golden.assert_gradient(name, &key, &got);
         }
         for parameter in params.named().filter(|p| p.group == groups::STATISTICS) {
             let key = format!("{kind}.stats.{}", parameter.name.replace(".gate.norm.", "."));

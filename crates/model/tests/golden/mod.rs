@@ -128,6 +128,24 @@ impl Golden {
             .collect();
         ExpertMode::Given(draws)
     }
+
+    /// The gradient stored as `key`: ‖got − want‖ ≤ share·‖want‖, or tiny. The gradient of a key bias is mathematically
+    /// zero and has only rounding to compare: it is held against the size of the query bias' instead.
+    pub fn assert_gradient(&self, name: &str, key: &str, got: &[f32]) {
+        let share = place().gradient;
+        let want = self.get(key);
+        assert_eq!(got.len(), want.len(), "{name}: {key}: lengths differ");
+        let error = norm(got.iter().zip(want).map(|(g, w)| f64::from(*g) - w));
+        let size = norm(self.get(&key.replace("k_proj.bias", "q_proj.bias")).iter().copied());
+        assert!(
+            error <= share * size || error < 1e-3 * share,
+            "{name}: {key}: off by {error:.2e} of {size:.2e}"
+        );
+    }
+}
+
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|v| v * v).sum::<f64>().sqrt()
 }
 
 pub fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
@@ -135,13 +153,4 @@ pub fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
         assert!((f64::from(*got) - want).abs() <= tolerance, "{what}[{i}] is {got}, the oracle says {want}");
     }
-}
-
-/// ‖a − b‖ ≤ share·‖b‖, or tiny: gradients that are mathematically zero (key biases) have only rounding to compare.
-pub fn assert_near(what: &str, got: &[f32], want: &[f64], share: f64) {
-    assert_eq!(got.len(), want.len(), "{what}: lengths differ");
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
-    let error = norm(&mut got.iter().zip(want).map(|(g, w)| f64::from(*g) - w));
-    let size = norm(&mut want.iter().copied());
-    assert!(error <= share * size || error < 1e-3 * share, "{what}: off by {error:.2e} of {size:.2e}");
 }
