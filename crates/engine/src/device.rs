@@ -1,13 +1,13 @@
 //! Where numbers live: the CPU, or a GPU.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::Result;
 use crate::cuda::Gpu;
 use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::cuda::profile::OpTime;
+use crate::usage::Usage;
 
 /// A place that holds tensors and runs ops. Cheap to clone; clones share their buffers.
 #[derive(Clone)]
@@ -76,9 +76,23 @@ impl Device {
     /// Bytes of memory that this device holds for parameters and ops, in use or free to be used again. On the CPU
     /// without what products need besides.
     pub fn memory_held(&self) -> usize {
+        self.usage().held()
+    }
+
+    /// The most bytes of it that were in use at once since the device was opened or the peak was reset.
+    pub fn memory_peak(&self) -> usize {
+        self.usage().peak()
+    }
+
+    /// Lets [`Device::memory_peak`] begin anew.
+    pub fn reset_memory_peak(&self) {
+        self.usage().reset_peak();
+    }
+
+    fn usage(&self) -> &Usage {
         match &self.0 {
-            Kind::Cpu(pool) => pool.held.load(Ordering::Relaxed),
-            Kind::Gpu(gpu) => gpu.memory_held(),
+            Kind::Cpu(pool) => &pool.usage,
+            Kind::Gpu(gpu) => gpu.memory_usage(),
         }
     }
 
@@ -162,8 +176,7 @@ fn size_class(len: usize) -> usize {
 #[derive(Default)]
 struct Pool {
     free: Mutex<BTreeMap<usize, Vec<Vec<f32>>>>,
-    /// Bytes of all vectors, in use or free.
-    held: AtomicUsize,
+    usage: Usage,
 }
 
 impl Pool {
@@ -171,26 +184,34 @@ impl Pool {
     fn take(&self, capacity: usize) -> Vec<f32> {
         let mut free = self.free.lock().expect("no op panics while it holds the pool");
         let reused = free.get_mut(&capacity).and_then(Vec::pop);
-        reused.unwrap_or_else(|| {
+        let data = reused.unwrap_or_else(|| {
             let fresh = Vec::with_capacity(capacity);
-            self.held.fetch_add(size_of::<f32>() * fresh.capacity(), Ordering::Relaxed);
+            self.usage.grow(bytes_of(&fresh));
             fresh
-        })
+        });
+        self.usage.take(bytes_of(&data));
+        data
     }
 
     fn trim(&self) {
         let mut free = self.free.lock().expect("no op panics while it holds the pool");
-        let bytes: usize = free.values().flatten().map(|data| size_of::<f32>() * data.capacity()).sum();
+        let bytes: usize = free.values().flatten().map(bytes_of).sum();
         free.clear();
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.usage.shrink(bytes);
     }
 
     fn give(&self, data: Vec<f32>) {
         if data.capacity() > 0 {
+            self.usage.give(bytes_of(&data));
             let mut free = self.free.lock().expect("no op panics while it holds the pool");
             free.entry(data.capacity()).or_default().push(data);
         }
     }
+}
+
+#[allow(clippy::ptr_arg, reason = "a slice has no capacity")]
+fn bytes_of(data: &Vec<f32>) -> usize {
+    size_of::<f32>() * data.capacity()
 }
 
 /// Exclusively owned values; their memory goes back to the device's pool when dropped.
@@ -320,5 +341,17 @@ mod tests {
         assert_eq!(device.memory_held(), 4 * (1024 + 4096));
         device.trim();
         assert_eq!((device.memory_held(), kept.count()), (4 * 1024, 1024));
+    }
+
+    #[test]
+    fn the_peak_is_of_what_is_in_use_at_once() {
+        let device = Device::cpu();
+        drop(device.zeros(1024));
+        let _kept = device.zeros(2048);
+        assert_eq!(device.memory_peak(), 4 * 2048);
+        drop(device.zeros(1024));
+        assert_eq!(device.memory_peak(), 4 * (1024 + 2048));
+        device.reset_memory_peak();
+        assert_eq!(device.memory_peak(), 4 * 2048);
     }
 }

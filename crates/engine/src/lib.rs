@@ -27,6 +27,7 @@ pub mod params;
 pub mod rng;
 pub mod tape;
 pub mod tensor;
+mod usage;
 
 pub use cuda::graph::Replays;
 pub use device::{Device, Numbers};

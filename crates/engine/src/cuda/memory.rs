@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::{result, sys};
 
 use super::Gpu;
+use crate::usage::Usage;
 use crate::{Error, Result};
 
 /// An address in device memory; null where an argument is absent.
@@ -56,7 +57,7 @@ pub(crate) enum Arena {
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Mutex<[BTreeMap<usize, Vec<u64>>; 2]>,
-    held: Mutex<usize>,
+    pub(crate) usage: Usage,
     /// [`FILLED`] and a byte, or 0.
     filling: AtomicU32,
 }
@@ -74,6 +75,7 @@ impl Pool {
         let class = size_class(bytes);
         let reused = self.lock()[arena as usize].get_mut(&class).and_then(Vec::pop);
         if let Some(address) = reused {
+            self.usage.take(class);
             return Ok(address);
         }
         // SAFETY: the address is used only through `Block`, which keeps to its size.
@@ -84,12 +86,15 @@ impl Pool {
             unsafe { result::malloc_sync(class) }
         });
         let address = fresh.map_err(|_| out_of_memory(class))?;
-        *self.held.lock().expect("no op panics while it holds the pool") += class;
+        self.usage.grow(class);
+        self.usage.take(class);
         Ok(address)
     }
 
     fn give(&self, arena: Arena, bytes: usize, address: u64) {
-        self.lock()[arena as usize].entry(size_class(bytes)).or_default().push(address);
+        let class = size_class(bytes);
+        self.usage.give(class);
+        self.lock()[arena as usize].entry(class).or_default().push(address);
     }
 
     /// Returns the free blocks of the eager arena to the device.
@@ -99,7 +104,7 @@ impl Pool {
             for address in addresses {
                 // SAFETY: a free block is in nobody's hands; the driver waits for work that still uses it.
                 if unsafe { result::free_sync(address) }.is_ok() {
-                    *self.held.lock().expect("no op panics while it holds the pool") -= class;
+                    self.usage.shrink(class);
                 }
             }
         }
@@ -108,11 +113,6 @@ impl Pool {
     /// From now on new blocks are filled with `byte`, so that the kernel suite sees what no kernel has written.
     pub(crate) fn fill_new_blocks(&self, byte: u8) {
         self.filling.store(FILLED | u32::from(byte), Ordering::Relaxed);
-    }
-
-    /// Bytes taken from the device.
-    pub(crate) fn held(&self) -> usize {
-        *self.held.lock().expect("no op panics while it holds the pool")
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, [BTreeMap<usize, Vec<u64>>; 2]> {

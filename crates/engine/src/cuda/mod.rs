@@ -304,8 +304,8 @@ impl Gpu {
         }
     }
 
-    /// Bytes of device memory that this program holds.
-    pub(crate) fn memory_held(&self) -> usize {
-        self.pool.held()
+    /// Bytes of device memory that this program holds and uses.
+    pub(crate) fn memory_usage(&self) -> &crate::usage::Usage {
+        &self.pool.usage
     }
 }

@@ -135,7 +135,7 @@ impl LmConfig {
     }
 
     /// Width of the embeddings of a band.
-    pub(crate) fn band_width(&self, band: usize) -> usize {
+    pub fn band_width(&self, band: usize) -> usize {
         (0..band).fold(self.decoder_embed_dim, |width, _| width / self.adaptive_softmax_factor)
     }
 

@@ -9,7 +9,7 @@ use mae_engine::Rng;
 use mae_model::{ExpertMode, Translator};
 use serde::Serialize;
 
-use super::peer::Output;
+use super::peer::{Flags, Output};
 use super::shapes::{Shape, random_sentence};
 use crate::device::DeviceArgs;
 
@@ -66,7 +66,7 @@ pub fn run(args: Args) -> Result<()> {
         let config = args.shape.config(variant)?;
         let types = [args.shape.src_vocab, args.shape.tgt_vocab];
         let model = Translator::new(&config.model, types, &device, 1)?;
-        let peers = args.output.run_peer(&args.shape, &peer_flags(&args, variant, threads))?;
+        let peers = args.output.run_peer(&peer_flags(&args, variant, threads))?;
         for &beam in &args.beams {
             // The end mark is neither allowed earlier nor left out later: every translation has the same length.
             let (min_len, max_len_b) = (args.length - 1, args.length - 1);
@@ -102,16 +102,18 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn peer_flags(args: &Args, variant: &str, threads: usize) -> Vec<(&'static str, String)> {
+fn peer_flags(args: &Args, variant: &str, threads: usize) -> Flags {
     let beams: Vec<String> = args.beams.iter().map(usize::to_string).collect();
-    vec![
+    let mut flags = args.shape.flags();
+    flags.extend([
         ("variant", variant.to_owned()),
         ("beams", beams.join(",")),
         ("sentences", args.sentences.to_string()),
         ("length", args.length.to_string()),
         ("src-lengths", args.length.to_string()),
         ("threads", threads.to_string()),
-    ]
+    ]);
+    flags
 }
 
 fn report(args: &Args, m: &Measurement<'_>) {

@@ -1,9 +1,12 @@
 //! `mae bench`: how fast this machine trains and translates, beside a peer in the same run.
 
 mod decode;
+mod measurement;
 mod peer;
 mod shapes;
+mod steps;
 mod train;
+mod train_lm;
 
 use std::process::ExitCode;
 
@@ -17,6 +20,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Train(train::Args),
+    TrainLm(train_lm::Args),
     Decode(decode::Args),
 }
 
@@ -24,6 +28,7 @@ enum What {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Train(args) => train::run(args)?,
+        What::TrainLm(args) => train_lm::run(args)?,
         What::Decode(args) => decode::run(args)?,
     }
     Ok(ExitCode::SUCCESS)

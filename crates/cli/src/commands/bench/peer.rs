@@ -5,12 +5,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::shapes::Shape;
-
 /// What a peer prints of one measurement; other fields are passed over.
 #[derive(Debug, Deserialize)]
 pub struct Line {
-    /// The kind of step, `F` or `G`, where steps are measured.
+    /// The kind of step, `F`, `G` or `joint`, where steps are measured.
     #[serde(default)]
     pub step: String,
     /// The beam, where search is measured.
@@ -18,7 +16,12 @@ pub struct Line {
     /// Target tokens per second, padding not counted.
     #[serde(rename = "target_tokens_per_s")]
     pub tokens_per_s: f64,
+    /// The most GPU memory in use at once, where the peer tells.
+    pub peak_gpu_mib: Option<f64>,
 }
+
+/// Flags of the peer without their dashes, and their values.
+pub type Flags = Vec<(&'static str, String)>;
 
 /// Flags that every benchmark has.
 #[derive(clap::Args)]
@@ -33,10 +36,10 @@ pub struct Output {
 
 impl Output {
     /// What the peer, if there is one, measures with these flags.
-    pub fn run_peer(&self, shape: &Shape, flags: &[(&str, String)]) -> Result<Vec<Line>> {
+    pub fn run_peer(&self, flags: &Flags) -> Result<Vec<Line>> {
         let Some(command) = &self.peer else { return Ok(Vec::new()) };
-        let mut all = shape.flags();
-        all.extend(flags.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]));
+        let mut all: Vec<String> =
+            flags.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]).collect();
         all.push("--json".into());
         run(command, &all)
     }

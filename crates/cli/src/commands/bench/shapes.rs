@@ -8,6 +8,7 @@ use mae_model::ModelConfig;
 use mae_train::RunConfig;
 use mae_train::config::assignment;
 
+use super::peer::Flags;
 use crate::recipes;
 
 /// The size of the model; by default that of the IWSLT14 task.
@@ -51,18 +52,15 @@ impl Shape {
     }
 
     /// Sizes as flags of the peer.
-    pub fn flags(&self) -> Vec<String> {
-        [
-            ("width", self.width),
-            ("inner", self.inner),
-            ("layers", self.layers),
-            ("heads", self.heads),
-            ("src-vocab", self.src_vocab),
-            ("tgt-vocab", self.tgt_vocab),
+    pub fn flags(&self) -> Flags {
+        vec![
+            ("width", self.width.to_string()),
+            ("inner", self.inner.to_string()),
+            ("layers", self.layers.to_string()),
+            ("heads", self.heads.to_string()),
+            ("src-vocab", self.src_vocab.to_string()),
+            ("tgt-vocab", self.tgt_vocab.to_string()),
         ]
-        .iter()
-        .flat_map(|(name, value)| [format!("--{name}"), value.to_string()])
-        .collect()
     }
 }
 

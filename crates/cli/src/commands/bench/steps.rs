@@ -1,0 +1,224 @@
+//! What `mae bench train` and `mae bench train-lm` share: updates of each kind timed in rounds, ours and a peer's in turn.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use mae_data::PackedBatch;
+use mae_engine::Device;
+use mae_engine::cpu::gemm;
+use mae_engine::cuda::profile::OpTime;
+use mae_model::config::System;
+use mae_model::{Config, Model};
+use mae_train::Learner;
+use mae_train::plan::Steps;
+
+use super::measurement::{Measurement, gib, report};
+use super::peer::{Flags, Output};
+use crate::device::DeviceArgs;
+
+/// Flags of both.
+#[derive(clap::Args)]
+pub struct Timing {
+    /// Systems to measure: base, mae7, mae6, uni-mae7, nobcd.
+    #[arg(long, value_delimiter = ',', default_value = "base,mae7", value_name = "NAMES")]
+    pub variants: Vec<String>,
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Updates to time in each round.
+    #[arg(long, default_value_t = 10)]
+    pub steps: usize,
+    /// On a GPU: also run one update op by op and print the time of each kernel and product.
+    #[arg(long)]
+    profile: bool,
+    /// Rounds; ours and the peer take turns. Medians over the rounds are printed, and the ratio of the best rounds.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// A machine ready to be timed.
+pub struct Bench<'a> {
+    timing: &'a Timing,
+    pub device: Device,
+    threads: usize,
+    /// On the CPU: GFLOP/s of one large product.
+    product_peak: Option<f64>,
+    /// What tokens are called.
+    tokens: &'static str,
+}
+
+impl<'a> Bench<'a> {
+    /// Opens the device and says what it is.
+    pub fn open(timing: &'a Timing, tokens: &'static str) -> Result<Self> {
+        ensure!(timing.steps > 0 && timing.rounds > 0, "--steps and --rounds must be above 0");
+        let device = timing.device.open()?;
+        if !timing.output.json {
+            println!("{}", device.describe());
+        }
+        let product_peak = (!device.is_gpu()).then(product_peak);
+        Ok(Self { timing, device, threads: rayon::current_num_threads(), product_peak, tokens })
+    }
+
+    /// Times and reports every kind of step that `variant` has. `tflop` tells the 10¹² operations of the products of
+    /// an update, forward only; `flags` are the peer's, besides those that all peers know.
+    pub fn measure<M: Model>(
+        &self,
+        variant: &str,
+        mut learner: Learner<M>,
+        data: &[PackedBatch],
+        tflop: f64,
+        mut flags: Flags,
+    ) -> Result<()> {
+        let Self { timing, device, product_peak, .. } = self;
+        let name = if device.is_gpu() { "cuda" } else { "cpu" };
+        flags.extend([
+            ("variant", variant.to_owned()),
+            ("device", name.to_owned()),
+            ("steps", timing.steps.to_string()),
+            ("threads", self.threads.to_string()),
+        ]);
+        // NoBCD learns gates and all the rest in one step.
+        let steps = match learner.model.config().mixture().system {
+            System::Mae => &["F", "G"][..],
+            System::Nobcd => &["joint"][..],
+            System::Base | System::Uniform => &["F"][..],
+        };
+        // Untimed: buffers are allocated and caches warm after one step of each kind; a GPU sees every shape twice,
+        // runs it once op by op and captures it the second time.
+        let warm_up = if device.is_gpu() { [data, data].concat() } else { data[..1].to_vec() };
+        let mut peaks = Vec::new();
+        for step in steps {
+            device.reset_memory_peak();
+            time(&mut learner, &warm_up, step)?;
+            peaks.push(device.memory_peak());
+        }
+        let mut rounds: Vec<Vec<Round>> = steps.iter().map(|_| Vec::new()).collect();
+        for _ in 0..timing.rounds {
+            let own: Vec<Timed> =
+                steps.iter().map(|step| time(&mut learner, data, step)).collect::<Result<_>>()?;
+            let peers = timing.output.run_peer(&flags)?;
+            for ((step, own), rounds) in steps.iter().zip(own).zip(&mut rounds) {
+                let peer = peers.iter().find(|line| line.step == *step);
+                let peer_memory = peer.and_then(|line| line.peak_gpu_mib);
+                rounds.push(Round { own, peer: peer.map(|line| line.tokens_per_s), peer_memory });
+            }
+        }
+        if timing.profile {
+            for step in steps {
+                let (done, times) = device.profile(|| time(&mut learner, &data[..1], step));
+                done?;
+                print_profile(variant, step, &times);
+            }
+        }
+        let tokens: usize = data.iter().map(PackedBatch::tgt_tokens).sum();
+        for ((step, rounds), peak) in steps.iter().zip(&rounds).zip(peaks) {
+            let of = |value: &dyn Fn(&Round) -> f64| median(rounds.iter().map(value).collect());
+            let seconds = of(&|round| round.own.seconds);
+            let with_peer = timing.output.peer.is_some();
+            let rate = |round: &Round| tokens as f64 / round.own.seconds;
+            let best = |value: &dyn Fn(&Round) -> f64| rounds.iter().map(value).fold(f64::NAN, f64::max);
+            let measurement = Measurement {
+                variant,
+                step,
+                device: name,
+                threads: self.threads,
+                rounds: timing.rounds,
+                ms_per_update: 1e3 * seconds / data.len() as f64,
+                tokens_per_s: tokens as f64 / seconds,
+                tokens_per_update: tokens as f64 / data.len() as f64,
+                product_share: product_peak.map(|_| of(&|round| round.own.product_share)),
+                product_gflops: product_peak.map(|_| of(&|round| round.own.product_gflops)),
+                product_peak_gflops: *product_peak,
+                // Forward, gradient of the input, gradient of the weight; a G step has no use for the last.
+                tflop_per_update: tflop * if *step == "G" { 2.0 } else { 3.0 },
+                peak_memory_gib: gib(peak),
+                memory_gib: gib(device.memory_held()),
+                peer_tokens_per_s: with_peer.then(|| of(&|round| round.peer.unwrap_or(f64::NAN))),
+                peer_peak_memory_gib: rounds
+                    .iter()
+                    .find_map(|round| round.peer_memory)
+                    .map(|mib| mib / 1024.0),
+                ratio_to_peer: with_peer.then(|| of(&|round| rate(round) / round.peer.unwrap_or(f64::NAN))),
+                ratio_of_best: with_peer.then(|| best(&rate) / best(&|round| round.peer.unwrap_or(f64::NAN))),
+            };
+            report(&measurement, self.tokens, timing.output.json);
+        }
+        Ok(())
+    }
+}
+
+/// Our own updates of one round.
+struct Timed {
+    seconds: f64,
+    product_share: f64,
+    product_gflops: f64,
+}
+
+/// One round: ours, and right after it the peer's tokens per second and peak memory in MiB.
+struct Round {
+    own: Timed,
+    peer: Option<f64>,
+    peer_memory: Option<f64>,
+}
+
+/// Times one step on every batch.
+fn time<M: Model>(learner: &mut Learner<M>, data: &[PackedBatch], step: &str) -> Result<Timed> {
+    gemm::meter_reset();
+    let begun = Instant::now();
+    let mut last = None;
+    for batch in data.chunks(1) {
+        match step {
+            "G" => learner.gate_update(batch)?,
+            "joint" => last = Some(learner.update(batch, Steps::Joint, 1)?),
+            _ => last = Some(learner.update(batch, Steps::F, 1)?),
+        }
+    }
+    last.map(mae_train::learner::PendingUpdate::wait).transpose()?;
+    learner.model.params().device().wait()?;
+    let (seconds, meter) = (begun.elapsed().as_secs_f64(), gemm::meter());
+    Ok(Timed {
+        seconds,
+        product_share: meter.seconds / seconds,
+        product_gflops: meter.flops / meter.seconds / 1e9,
+    })
+}
+
+/// Kernels and products of one update, the longest first.
+fn print_profile(variant: &str, step: &str, times: &[OpTime]) {
+    let total: f64 = times.iter().map(|op| op.milliseconds).sum();
+    let count: usize = times.iter().map(|op| op.count).sum();
+    println!("{variant} {step} step, op by op: {total:.3} ms in {count} kernels and products");
+    for op in times {
+        let each = 1e3 * op.milliseconds / op.count as f64;
+        println!("  {:7.1} us  {:4} x {each:6.1} us  {}", 1e3 * op.milliseconds, op.count, op.name);
+    }
+}
+
+/// The middle value.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+/// GFLOP/s of a product of 2,048 cubed, the best of five.
+fn product_peak() -> f64 {
+    let n = 2048;
+    let (a, b) = (vec![0.5; n * n], vec![0.25; n * n]);
+    let mut c = vec![0.0; n * n];
+    let mut best = 0f64;
+    for _ in 0..5 {
+        let begun = Instant::now();
+        gemm::gemm(
+            [n, n, n],
+            gemm::Mat::new(&a, n),
+            gemm::Mat::new(&b, n).t(),
+            &mut c,
+            gemm::Into::Overwrite,
+            gemm::Precision::Full,
+        );
+        best = best.max(2.0 * (n as f64).powi(3) / begun.elapsed().as_secs_f64() / 1e9);
+    }
+    best
+}
