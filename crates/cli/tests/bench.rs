@@ -5,7 +5,7 @@ mod common;
 use common::Sandbox;
 use serde_json::Value;
 
-const TINY: [&str; 18] = [
+const TINY: [&str; 16] = [
     "--device",
     "cpu",
     "--threads",
@@ -20,8 +20,6 @@ const TINY: [&str; 18] = [
     "16",
     "--heads",
     "4",
-    "--max-tokens",
-    "64",
     "--rounds",
     "2",
 ];
@@ -48,8 +46,19 @@ fn assert_measured(lines: &[Value]) {
 #[test]
 fn every_step_of_language_models_is_measured() {
     let place = Sandbox::new();
-    let lm =
-        ["bench", "train-lm", "--tokens-per-sample", "16", "--vocab", "60", "--cutoffs", "10,30", "--json"];
+    let lm = [
+        "bench",
+        "train-lm",
+        "--max-tokens",
+        "64",
+        "--tokens-per-sample",
+        "16",
+        "--vocab",
+        "60",
+        "--cutoffs",
+        "10,30",
+        "--json",
+    ];
     let all = [&TINY[..], &["--variants", "base,mae3,mae2,uni-mae3,nobcd"]].concat();
     let lines = json(place.mae(&lm, &all).succeeded());
     let want = ["base F", "mae3 F", "mae3 G", "mae2 F", "mae2 G", "uni-mae3 F", "nobcd joint"];
@@ -62,8 +71,19 @@ fn every_step_of_language_models_is_measured() {
 #[test]
 fn every_step_of_translation_is_measured() {
     let place = Sandbox::new();
-    let train =
-        ["bench", "train", "--src-vocab", "50", "--tgt-vocab", "40", "--variants", "base,mae3", "--json"];
+    let train = [
+        "bench",
+        "train",
+        "--src-vocab",
+        "50",
+        "--tgt-vocab",
+        "40",
+        "--max-tokens",
+        "256",
+        "--variants",
+        "base,mae3",
+        "--json",
+    ];
     let lines = json(place.mae(&train, &TINY).succeeded());
     assert_eq!(steps(&lines), ["base F", "mae3 F", "mae3 G"]);
     assert_measured(&lines);
@@ -80,7 +100,18 @@ echo some warning
 echo '{"step": "F", "target_tokens_per_s": 0.5, "peak_gpu_mib": 512}'
 "#,
     );
-    let lm = ["bench", "train-lm", "--tokens-per-sample", "16", "--vocab", "60", "--cutoffs", "10,30"];
+    let lm = [
+        "bench",
+        "train-lm",
+        "--max-tokens",
+        "64",
+        "--tokens-per-sample",
+        "16",
+        "--vocab",
+        "60",
+        "--cutoffs",
+        "10,30",
+    ];
     let more = [&TINY[..], &["--variants", "base", "--peer", "sh peer.sh"]].concat();
     let said = place.mae(&lm, &more);
     let said = said.succeeded();
