@@ -3,7 +3,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`device`], [`tensor`] | where numbers live: a device and its recycled buffers, matrices, id lists, segments |
+//! | [`device`], `usage`, [`tensor`] | where numbers live: a device and its recycled buffers, how much memory these take; matrices, id lists, segments |
 //! | [`params`] | named parameters in one flat buffer per group, and their gradients |
 //! | [`tape`] | reverse mode: one node per op, gradients only where a free parameter needs them |
 //! | [`rng`] | Philox, keyed by (seed, step, op): masks are recomputed, never stored |

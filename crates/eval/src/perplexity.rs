@@ -3,9 +3,7 @@
 
 use mae_data::sampler::Order;
 use mae_data::{BatchSampler, Blocks, SamplerOptions, Segmentation, TextDataset, UNK};
-use mae_engine::Tape;
-use mae_model::attention::Pass;
-use mae_model::lm::LmBatch;
+use mae_model::lm::Scorer;
 use mae_model::{ExpertMode, LanguageModel};
 use mae_train::Result;
 use serde::Serialize;
@@ -25,26 +23,18 @@ pub fn log_probs(
     mode: &ExpertMode,
     mut progress: impl FnMut(u64),
 ) -> Result<Vec<f32>> {
-    let (lengths, device) = (blocks.lengths(), model.params().device());
+    let lengths = blocks.lengths();
     let longest = lengths.iter().map(|&(_, tokens)| tokens).max().unwrap_or(0);
     let options = SamplerOptions {
         max_tokens: max_tokens.max(longest),
         max_positions: Some((0, model.config().max_positions as u32)),
         ..SamplerOptions::default()
     };
+    let mut scorer = Scorer::new(model, mode, options.max_tokens as usize);
     let mut found = Vec::with_capacity(blocks.tokens() as usize);
     for ids in BatchSampler::new(&lengths, options)?.ordered(Order::Given) {
-        let packed = blocks.pack(&ids);
-        model.check_ids(&packed)?;
-        let batch = LmBatch::new(device, model.bands(), &packed);
-        let mut tape = Tape::evaluation(model.params());
-        let mut pass = Pass { tape: &mut tape, mode: &mode.at(&ids), probe: None };
-        let all = model.loss(&mut pass, &batch, 1.0).log_probs.to_host();
-        device.check()?;
-        for (&id, rows) in ids.iter().zip(packed.tgt_starts.windows(2)) {
-            let first = rows[0] as usize + blocks.context(id as usize);
-            found.extend_from_slice(&all[first..rows[1] as usize]);
-        }
+        let contexts: Vec<usize> = ids.iter().map(|&id| blocks.context(id as usize)).collect();
+        found.extend(scorer.log_probs(&blocks.pack(&ids), &contexts)?);
         progress(found.len() as u64);
     }
     Ok(found)

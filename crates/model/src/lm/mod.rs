@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`config`] | sizes and choices; architectures by name |
 //! | `words` | the vocabulary, plain or cut into bands: embeddings, loss, log-probabilities |
+//! | [`scoring`] | log-probabilities of the last tokens of blocks, for evaluation |
 //! | [`stepping`] | one token at a time, with cached keys, values and gate inputs |
 //! | [`folder`] | its files |
 
 pub mod config;
 pub mod folder;
+pub mod scoring;
 pub mod stepping;
 mod words;
 
@@ -24,6 +26,7 @@ use crate::stack::Stack;
 use crate::{Error, Result, groups, init};
 pub use config::LmConfig;
 pub use folder::LmFolder;
+pub use scoring::Scorer;
 pub use stepping::LmState;
 use words::Words;
 
@@ -61,18 +64,26 @@ impl LmShape {
     /// Room for `batch` of a run whose batches have at most `max_tokens` tokens. Rows are rounded up to a 32nd of that
     /// (at least 64).
     pub fn around(batch: &PackedBatch, bands: &Bands, max_tokens: usize) -> Self {
-        let unit = (max_tokens.next_power_of_two() / 32).max(64);
+        Self::with_targets(batch, &batch.tgt, bands, max_tokens)
+    }
+
+    /// The same where only `targets` are scored.
+    fn with_targets(batch: &PackedBatch, targets: &[u32], bands: &Bands, max_tokens: usize) -> Self {
         let longest = batch.tgt_starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0) as usize;
         // A band without tokens has room too: its products must run, to leave a gradient of 0.
         let round =
-            |ids: &[u32]| bands.counts(ids).into_iter().map(|n| n.max(1).next_multiple_of(unit)).collect();
+            |ids: &[u32]| bands.counts(ids).into_iter().map(|n| Self::round(n.max(1), max_tokens)).collect();
         Self {
-            rows: batch.tgt.len().next_multiple_of(unit),
+            rows: Self::round(batch.prev.len(), max_tokens),
             blocks: (batch.tgt_starts.len() - 1).next_power_of_two(),
             longest: longest.next_power_of_two().max(64),
             previous: round(&batch.prev),
-            target: round(&batch.tgt),
+            target: round(targets),
         }
+    }
+
+    fn round(rows: usize, max_tokens: usize) -> usize {
+        rows.next_multiple_of((max_tokens.next_power_of_two() / 32).max(64))
     }
 }
 

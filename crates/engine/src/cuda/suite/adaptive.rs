@@ -34,6 +34,10 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(input(WIKITEXT, &[ALL], 0.1, 0, OpCase::large));
     cases.push(loss(WIKITEXT, &[ALL], 0.1, OpCase::large));
     cases.push(log_probs(Sizes { rows: 37, ..WIKITEXT }, OpCase::large));
+    for adapt in [std::convert::identity, OpCase::with_room, OpCase::evaluation] {
+        cases.push(some_rows(&[66, 0, 3, 41], 64, adapt));
+        cases.push(some_rows(&[5], 13, adapt));
+    }
     // Roundings of the passes and of the updates between them.
     let tolerance = Tolerance::new(4e-2, 2e-4);
     cases.push(Case::new("adaptive passes", "three updates with NAG, captured", tolerance, |d, n| {
@@ -187,6 +191,16 @@ fn loss(sizes: Sizes, lists: &'static [Words], dropout: f32, adapt: fn(OpCase) -
             s.numbers("loss and nll", &sums.both());
             s.value("log-probabilities", &sums.log_probs);
         }
+    })
+}
+
+/// Rows of a value by their numbers: a copy, and its gradient.
+fn some_rows(rows: &'static [u32], width: usize, adapt: fn(OpCase) -> OpCase) -> Case {
+    let case = OpCase::new("take_rows", format!("rows {rows:?} of [67, {width}]"));
+    adapt(case.input("x", Per::Row, [67, width]).tolerance(Tolerance::new(1e-2, 1e-6))).body(move |s| {
+        let (x, rows) = (s.input("x"), s.ids(rows));
+        let y = s.tape.take_rows(&x, &rows);
+        s.output("y", Per::Row, &y);
     })
 }
 

@@ -42,7 +42,7 @@ impl Tape<'_> {
     }
 
     /// The rows of x `[N, D]` named by `rows` `[n]`, each at most once.
-    pub(super) fn take_rows(&mut self, x: &Var, rows: &Ids) -> Var {
+    pub fn take_rows(&mut self, x: &Var, rows: &Ids) -> Var {
         if let Some(gpu) = self.gpu() {
             return gpu_ops::take_rows(self, &gpu, x, rows);
         }

@@ -1,0 +1,152 @@
+//! `mae bench`: every kind of step is measured, beside a peer if there is one.
+
+mod common;
+
+use common::Sandbox;
+use serde_json::Value;
+
+const TINY: [&str; 16] = [
+    "--device",
+    "cpu",
+    "--threads",
+    "1",
+    "--steps",
+    "1",
+    "--layers",
+    "1",
+    "--width",
+    "16",
+    "--inner",
+    "16",
+    "--heads",
+    "4",
+    "--rounds",
+    "2",
+];
+
+fn json(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("a JSON object per line")).collect()
+}
+
+fn steps(lines: &[Value]) -> Vec<String> {
+    let text = |value: &Value| value.as_str().expect("a name").to_owned();
+    lines.iter().map(|line| format!("{} {}", text(&line["variant"]), text(&line["step"]))).collect()
+}
+
+fn assert_measured(lines: &[Value]) {
+    for line in lines {
+        let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("no {key} in {line}"));
+        for key in ["ms_per_update", "tokens_per_s", "tflop_per_update", "peak_memory_gib"] {
+            assert!(number(key) > 0.0, "{line}");
+        }
+        assert!(number("peak_memory_gib") <= number("memory_gib"), "{line}");
+    }
+}
+
+#[test]
+fn every_step_of_language_models_is_measured() {
+    let place = Sandbox::new();
+    let lm = [
+        "bench",
+        "train-lm",
+        "--max-tokens",
+        "64",
+        "--tokens-per-sample",
+        "16",
+        "--vocab",
+        "60",
+        "--cutoffs",
+        "10,30",
+        "--json",
+    ];
+    let all = [&TINY[..], &["--variants", "base,mae3,mae2,uni-mae3,nobcd"]].concat();
+    let lines = json(place.mae(&lm, &all).succeeded());
+    let want = ["base F", "mae3 F", "mae3 G", "mae2 F", "mae2 G", "uni-mae3 F", "nobcd joint"];
+    assert_eq!(steps(&lines), want);
+    assert_measured(&lines);
+    assert!(lines.iter().all(|line| line["tokens_per_update"] == 64.0), "{lines:?}");
+    assert!(lines.iter().all(|line| line["peer_tokens_per_s"].is_null()), "{lines:?}");
+}
+
+#[test]
+fn every_step_of_translation_is_measured() {
+    let place = Sandbox::new();
+    let train = [
+        "bench",
+        "train",
+        "--src-vocab",
+        "50",
+        "--tgt-vocab",
+        "40",
+        "--max-tokens",
+        "256",
+        "--variants",
+        "base,mae3",
+        "--json",
+    ];
+    let lines = json(place.mae(&train, &TINY).succeeded());
+    assert_eq!(steps(&lines), ["base F", "mae3 F", "mae3 G"]);
+    assert_measured(&lines);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_peer_gets_the_flags_and_is_compared() {
+    let place = Sandbox::new();
+    place.write(
+        "peer.sh",
+        r#"echo "$@" >> flags
+echo some warning
+echo '{"step": "F", "target_tokens_per_s": 0.5, "peak_gpu_mib": 512}'
+"#,
+    );
+    let lm = [
+        "bench",
+        "train-lm",
+        "--max-tokens",
+        "64",
+        "--tokens-per-sample",
+        "16",
+        "--vocab",
+        "60",
+        "--cutoffs",
+        "10,30",
+    ];
+    let more = [&TINY[..], &["--variants", "base", "--peer", "sh peer.sh"]].concat();
+    let said = place.mae(&lm, &more);
+    let said = said.succeeded();
+    for part in [
+        "base F step, cpu",
+        " tokens/s (64 tokens/update)",
+        "GiB in use at the peak",
+        "peer: 0 tokens/s, 0.50 GiB",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let line = &json(place.mae(&lm, &[&more[..], &["--json"]].concat()).succeeded())[0];
+    let number = |key: &str| line[key].as_f64().expect("a number");
+    assert_eq!((number("peer_tokens_per_s"), number("peer_peak_memory_gib")), (0.5, 0.5));
+    assert!(number("ratio_to_peer") > 0.0 && number("ratio_of_best") >= number("ratio_to_peer"), "{line}");
+    let flags = std::fs::read_to_string(place.path("flags")).expect("the peer has run");
+    assert_eq!(flags.lines().count(), 4, "two rounds each: {flags}");
+    for flag in [
+        "--variant base",
+        "--cutoffs 10,30",
+        "--max-tokens 64",
+        "--tokens-per-sample 16",
+        "--device cpu",
+        "--json",
+    ] {
+        assert!(flags.lines().all(|line| line.contains(flag)), "{flag} in {flags}");
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused() {
+    let place = Sandbox::new();
+    let refused =
+        |more: &[&str]| place.mae(&["bench", "train-lm", "--device", "cpu"], more).failed().to_owned();
+    assert!(refused(&["--max-tokens", "100"]).contains("a multiple of --tokens-per-sample 512"));
+    assert!(refused(&["--vocab", "300", "--cutoffs", "10,300"]).contains("cutoffs must be below"));
+    assert!(refused(&["--vocab", "3"]).contains("--vocab"));
+}
