@@ -29,20 +29,23 @@ struct Softmax {
 
 // out and log_sums. A tile whose weights are all 0 gets zeros, log-sums too, unless `every_head`.
 //
-// launch: grid (heads, query tiles), block (64), shared 3·32·PITCH·sizeof(act)
+// launch: grid (heads, query tiles), block (2·ROWS), shared (ROWS + 2·STAGES·32)·PITCH·sizeof(act)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_forward(Attend a) {
-    const uint2 tile = a.query_tiles[blockIdx.y];
+    const uint2 tile = a.query_tiles[ordered_tile()];
     const u32 end = end_of(a.queries), out_stride = a.heads * HEAD;
     const Head h = head_of(a, tile.x, blockIdx.x);
     zero_tail(a.out, out_stride, end, a.queries.rows);
     zero_tail_places(a.log_sums, end, a.queries.rows);
-    if (h.sentence == NO_SENTENCE) return;
+    if (h.sentence == NO_SENTENCE || tile.y % ROWS != 0) return;
 
-    const u32 first = tile.y, rows = min(TILE, h.queries - first);
+    const u32 first = tile.y, rows = min(ROWS, h.queries - first);
     const u32 block_keys = visible_keys(h, first + rows - 1);
-    act *q = tile_at(0), *k = tile_at(1), *v = tile_at(2);
+    act* q = own_tile(0);
+    auto load = [&](int stage, u32 from) {
+        load_keys(other_tile(1, stage, 0), other_tile(1, stage, 1), a, h, from, min(TILE, block_keys - from));
+    };
     load_tile(q, head_rows(a.q, a.q_stride, h.query + first, h.head), a.q_stride, rows);
-    load_keys(k, v, a, h, 0, min(TILE, block_keys));
+    load(0, 0);
     const bool dropped = !any_weight(a, h, first, rows) && !a.every_head;
     if (h.keys == 0 || dropped) {
         tiles_ready();
@@ -55,20 +58,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_f
     const u32 visible[2] = {visible_keys(h, lane), visible_keys(h, lane + 8)};
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
     const Drops drops(a.dropout);
+    OwnRows<LONG> own(q + row * PITCH);
     Softmax softmax;
     Sum sum = {};
-    for (u32 from = 0; from < block_keys; from += TILE) {
-        if (from > 0) {
-            __syncthreads();
-            load_keys(k, v, a, h, from, min(TILE, block_keys - from));
-        }
-        tiles_ready();
-        if (from >= warp_keys) continue;
+    over_tiles(0, block_keys, load, [](int) {}, [&](int stage, u32 from) {
+        const act *k = other_tile(1, stage, 0), *v = other_tile(1, stage, 1);
+        if (from == 0) own.take();
+        if (from >= warp_keys) return;
         float s[TILE / 8][4], shrink[2];
 #pragma unroll
         for (int i = 0; i < TILE; i += 16) {
             const bool seen = from + i < warp_keys;
-            if (seen) product_of_rows(&s[i / 8], q + row * PITCH, k + i * PITCH);
+            if (seen) product_of_rows(&s[i / 8], own, k + i * PITCH);
 #pragma unroll
             for (int e = 0; e < 8; e++) {
                 float& score = s[i / 8 + e / 4][e % 4];
@@ -90,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_f
             }
             add_product(sum, as_fragment(&s[i / 8]), v + i * PITCH);
         }
-    }
+    });
     if (row >= rows) return;
 
     float factor[2];

@@ -2,21 +2,26 @@
 // The text is put between prelude.cuh and attention.cu or attention_backward.cu.
 //
 // Macros: HEAD (width K of a head, 1 to 128), CAUSAL (0, 1), DROPOUT (0, 1), WEIGHTS (0 none, 1 per sentence, 2 per
-// query row) and the prelude's BF16.
+// query row), LONG (0, 1) and the prelude's BF16.
 //
 // A block works on one head of one sentence, a warp on 16 rows of it. Most sentences are short: blocks are small, so
-// that many of them share a multiprocessor. Products are those of mma.m16n8k16. With BF16 = 0 the same kernels run in
+// that many of them share a multiprocessor. LONG is for batches of long ones: blocks are larger, so that each tile they
+// load serves more rows, load a tile while they work on another, and keep fragments of their own rows in registers.
+// Products are those of mma.m16n8k16. With BF16 = 0 the same kernels run in
 // float: a fragment holds floats in the places of the bfloat16 values, and mma is emulated by shuffles. What differs is
 // in pair_of, shuffle_xor, load_four, mma, load_tile, store_run and power.
 
-constexpr int TILE = 32;                      // rows of one sentence that a block works on, and that it loads at a time
-constexpr int THREADS = TILE / 16 * 32;
+constexpr int TILE = 32;                      // rows that a block loads at a time
+constexpr int ROWS = LONG ? 64 : TILE;        // rows of one sentence that a block works on
+constexpr int STAGES = LONG ? 2 : 1;          // tiles of the other side in shared memory
+constexpr int THREADS = ROWS / 16 * 32;
 constexpr int WIDTH = (HEAD + 15) / 16 * 16;  // columns of a tile, zeros from HEAD on
 constexpr int PITCH = WIDTH + 8;              // an odd number of 16-byte units: eight rows lie in different banks
 constexpr int RUNS = (HEAD + 7) / 8;
 
-// Blocks that share a multiprocessor at least, for heads of up to 64 columns and wider ones: a limit for registers.
-#define BLOCKS(narrow, wide) (!BF16 ? 1 : HEAD <= 64 ? (narrow) : (wide))
+// Blocks of TILE rows that share a multiprocessor at least, for heads of up to 64 columns and wider ones: a limit for
+// registers.
+#define BLOCKS(narrow, wide) (!BF16 ? 1 : (HEAD <= 64 ? (narrow) : (wide)) * TILE / ROWS)
 
 __device__ constexpr double square_root(double x) {
     double root = x;
@@ -40,7 +45,7 @@ struct Attend {
 
 // Gradients lie as their inputs do: d_q as q, d_k and d_v as k and v. All of them are written, not added to.
 struct AttendBackward {
-    Attend forward;  // `out` and `every_head` are not used
+    Attend forward;  // `every_head` is not used
     const act* d_out;
     act *d_q, *d_k, *d_v;
     float* d_weights;        // as weights; null where not wanted
@@ -90,6 +95,19 @@ __device__ __forceinline__ bool any_weight(const Attend& a, const Head& h, u32 f
     bool any = false;
     for (u32 i = threadIdx.x % 32; i < rows; i += 32) any |= weight_of(a, h, first + i) != 0.0f;
     return __any_sync(FULL_WARP, any);
+}
+
+// Whether one of them has a weight of 0.
+__device__ __forceinline__ bool some_without(const Attend& a, const Head& h, u32 first, u32 rows) {
+    if (WEIGHTS != 2) return weight_of(a, h, first) == 0.0f;
+    bool some = false;
+    for (u32 i = threadIdx.x % 32; i < rows; i += 32) some |= weight_of(a, h, first + i) == 0.0f;
+    return __any_sync(FULL_WARP, some);
+}
+
+// The place in the list of tiles of this block. Of a long sentence the last queries see most keys: they come first.
+__device__ __forceinline__ u32 ordered_tile() {
+    return LONG && CAUSAL ? gridDim.y - 1 - blockIdx.y : blockIdx.y;
 }
 
 // How many keys query `i` sees.
@@ -203,19 +221,47 @@ __device__ __forceinline__ void mma(float c[4], const FragmentA& a, Pair b0, Pai
 
 // ---- products --------------------------------------------------------------------------------------------------
 
-// c = A·Bᵀ of 16 rows of one tile and 16 of another: 16 × 16 scores.
-__device__ __forceinline__ void product_of_rows(float c[2][4], const act* a_rows, const act* b_rows) {
+// The 16 rows of a tile that a warp owns, as fragments A: in registers, or loaded each time they are used.
+template <bool REGISTERS>
+struct OwnRows {
+    const act* rows;
+    FragmentA a[REGISTERS ? WIDTH / 16 : 1];
+
+    __device__ __forceinline__ OwnRows(const act* rows) : rows(rows) {}
+
+    // To be called once the tile is there.
+    __device__ __forceinline__ void take() {
+        if constexpr (REGISTERS) {
+#pragma unroll
+            for (int k = 0; k < WIDTH; k += 16) load_four<true, false, PITCH>(a[k / 16].r, rows, k);
+        }
+    }
+
+    __device__ __forceinline__ FragmentA at(int k) const {
+        if constexpr (REGISTERS) return a[k / 16];
+        FragmentA loaded;
+        load_four<true, false, PITCH>(loaded.r, rows, k);
+        return loaded;
+    }
+};
+
+// c += columns k .. k + 16 of A·Bᵀ, of a warp's own rows and 16 rows of another tile: 16 × 16 scores.
+template <typename Own>
+__device__ __forceinline__ void add_columns(float c[2][4], const Own& own, const act* b_rows, int k) {
+    const FragmentA a = own.at(k);
+    Pair b[4];  // B of two products
+    load_four<false, false, PITCH>(b, b_rows, k);
+    mma(c[0], a, b[0], b[1]);
+    mma(c[1], a, b[2], b[3]);
+}
+
+// c = A·Bᵀ.
+template <typename Own>
+__device__ __forceinline__ void product_of_rows(float c[2][4], const Own& own, const act* b_rows) {
 #pragma unroll
     for (int i = 0; i < 8; i++) c[i / 4][i % 4] = 0.0f;
 #pragma unroll
-    for (int k = 0; k < WIDTH; k += 16) {
-        FragmentA a;
-        Pair b[4];  // B of two products
-        load_four<true, false, PITCH>(a.r, a_rows, k);
-        load_four<false, false, PITCH>(b, b_rows, k);
-        mma(c[0], a, b[0], b[1]);
-        mma(c[1], a, b[2], b[3]);
-    }
+    for (int k = 0; k < WIDTH; k += 16) add_columns(c, own, b_rows, k);
 }
 
 // A warp's sum of 16 rows of WIDTH columns.
@@ -272,6 +318,52 @@ __device__ __forceinline__ void tiles_ready() {
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
     __syncthreads();
+}
+
+// Closes the group of the copies that a thread has started since the last.
+__device__ __forceinline__ void end_group() {
+#if BF16
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits for all groups of the block but each thread's newest.
+__device__ __forceinline__ void older_groups_ready() {
+#if BF16
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+    __syncthreads();
+}
+
+// Works on the tiles `begin`, `begin` + TILE, .. below `end` of the other side, of which `load(stage, from)` starts to
+// load one, `store(stage)` puts into shared memory what came by registers, and `work(stage, from)` uses it. The caller has
+// done the first two for stage 0. A block for long sentences loads the next while it works.
+template <typename Load, typename Store, typename Work>
+__device__ __forceinline__ void over_tiles(u32 begin, u32 end, Load load, Store store, Work work) {
+#if LONG
+    int stage = 0;
+    end_group();
+    for (u32 from = begin; from < end; from += TILE) {
+        const bool more = from + TILE < end;
+        if (more) load(stage ^ 1, from + TILE);
+        end_group();
+        older_groups_ready();
+        work(stage, from);
+        if (more) store(stage ^ 1);
+        __syncthreads();
+        stage ^= 1;
+    }
+#else
+    for (u32 from = begin; from < end; from += TILE) {
+        if (from > begin) {
+            __syncthreads();
+            load(0, from);
+            store(0);
+        }
+        tiles_ready();
+        work(0, from);
+    }
+#endif
 }
 
 // The eight columns of a head from `at` on, those below HEAD. (A plain 16-byte store is at times taken apart.)
@@ -446,7 +538,12 @@ struct Drops {
 
 extern __shared__ uint4 shared_memory[];
 
-// Number `i` of the tiles of TILE rows in shared memory.
-__device__ __forceinline__ act* tile_at(int i) {
-    return (act*)shared_memory + i * TILE * PITCH;
+// Shared memory: two tiles of the block's own rows, then two of the other side for each stage. (The forward pass has one
+// of its own, in the place of the second.)
+__device__ __forceinline__ act* own_tile(int i) {
+    return (act*)shared_memory + i * ROWS * PITCH;
+}
+
+__device__ __forceinline__ act* other_tile(int own_tiles, int stage, int i) {
+    return own_tile(own_tiles) + (2 * stage + i) * TILE * PITCH;
 }

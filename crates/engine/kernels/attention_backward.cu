@@ -1,6 +1,6 @@
 // Attention backward. With P = exp(Q·Kᵀ/√K − log_sum), f the dropout factors and dP = dO·Vᵀ, per sentence and head:
-//   dw = Σ_j f_j·P_j·dP_j          the gradient of a row's weight, and the inner product in the softmax's gradient
-//   dS = w·P∘(f∘dP − dw)/√K        dQ = dS·K   dK = dSᵀ·Q   dV = (w·f∘P)ᵀ·dO
+//   dw = Σ_j f_j·P_j·dP_j = dO·out/w    the gradient of a row's weight, and the inner product in the softmax's gradient
+//   dS = w·P∘(f∘dP − dw)/√K             dQ = dS·K   dK = dSᵀ·Q   dV = (w·f∘P)ᵀ·dO
 // Batches of short sentences take attention_backward_short; others take attention_backward_rows, then
 // attention_backward_keys and, for per-sentence weights, attention_weight_gradients. Heads of weight 0 are computed
 // only where d_weights is wanted. Arguments, macros and building blocks: attention.cuh.
@@ -12,6 +12,19 @@ __device__ __forceinline__ void load_queries(act* q, act* d_out, const AttendBac
     const u32 out_stride = a.heads * HEAD;
     load_tile(q, head_rows(a.q, a.q_stride, h.query + from, h.head), a.q_stride, count);
     load_tile(d_out, head_rows(b.d_out, out_stride, h.query + from, h.head), out_stride, count);
+}
+
+// c = A·Bᵀ and d = X·Yᵀ, in turns: the tensor cores are slow to answer.
+template <typename A, typename X>
+__device__ __forceinline__ void products_of_rows(float c[2][4], const A& a, const act* b, float d[2][4], const X& x,
+                                                 const act* y) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) c[i / 4][i % 4] = d[i / 4][i % 4] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < WIDTH; k += 16) {
+        add_columns(c, a, b, k);
+        add_columns(d, x, y, k);
+    }
 }
 
 // The 16 queries of a warp: what a lane knows of its two rows.
@@ -32,10 +45,10 @@ struct Queries {
     }
 
     // P and dP for 16 keys from `key` on; the other arguments are the warp's and the keys' rows in shared memory.
-    __device__ __forceinline__ void recompute(float p[2][4], float dp[2][4], u32 key, const act* q, const act* d_out,
+    template <typename Own>
+    __device__ __forceinline__ void recompute(float p[2][4], float dp[2][4], u32 key, const Own& q, const Own& d_out,
                                               const act* k, const act* v) const {
-        product_of_rows(p, q, k);
-        product_of_rows(dp, d_out, v);
+        products_of_rows(p, q, k, dp, d_out, v);
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             const u32 j = key + e / 4 * 8 + lane_column() + e % 2;
@@ -81,6 +94,7 @@ __device__ __forceinline__ FragmentA score_gradient(const float p[2][4], const f
     return as_fragment(ds);
 }
 
+#if !LONG
 // ---- short sentences -------------------------------------------------------------------------------------------
 
 #ifndef SHORT
@@ -129,7 +143,7 @@ attention_backward_short(AttendBackward b) {
         return;
     }
     if (row < h.queries) {
-        const act *q_rows = q + row * PITCH, *d_out_rows = d_out + row * PITCH;
+        const OwnRows<false> q_rows(q + row * PITCH), d_out_rows(d_out + row * PITCH);
         const u32 seen = visible_keys(h, row + 15);
         float p[2][4], dp[2][4], dw[2] = {0.0f, 0.0f};
         u32 kept = 0;  // two bits of each byte for 16 keys
@@ -183,27 +197,57 @@ attention_backward_short(AttendBackward b) {
         store_rows(to, a.kv_stride, h.keys - key, sum);
     }
 }
+#endif
 
 // ---- sentences of any length -----------------------------------------------------------------------------------
 
-// delta (= dw), d_weights if per row, and dQ. Two passes over the keys: dw is needed before dS.
+// dw of a lane's two queries from the outputs: dO·out/w. It is left 0 where the weight is.
+__device__ __forceinline__ void gradients_of_weights(float dw[2], const AttendBackward& b, const Head& h, u32 first,
+                                                     const float weight[2]) {
+    const u32 stride = b.forward.heads * HEAD;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const u32 i = first + lane_row() + 8 * half;
+        float sum = 0.0f;
+        if (weight[half] != 0.0f) {
+            const act* out = head_rows(b.forward.out, stride, h.query + i, h.head);
+            const act* d_out = head_rows(b.d_out, stride, h.query + i, h.head);
+            for (int at = lane_column() * 4; at < HEAD; at += 32) {
+                float x[8], y[8];
+                load8(out, at, HEAD, x);
+                load8(d_out, at, HEAD, y);
+#pragma unroll
+                for (int e = 0; e < 8; e++) sum += x[e] * y[e];
+            }
+        }
+        sum = quad_sum(sum);
+        dw[half] = weight[half] != 0.0f ? sum / weight[half] : 0.0f;
+    }
+}
+
+// delta (= dw), d_weights if per row, and dQ. Where the gradient of a weight of 0 is wanted, `out` says nothing of it, and
+// there is a pass over the keys for dw first.
 //
-// launch: grid (heads, query tiles), block (64), shared 4·32·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_backward_rows(AttendBackward b) {
+// launch: grid (heads, query tiles), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(LONG ? 8 : 10, LONG ? 4 : 6))
+attention_backward_rows(AttendBackward b) {
     const Attend& a = b.forward;
-    const uint2 tile = a.query_tiles[blockIdx.y];
+    const uint2 tile = a.query_tiles[ordered_tile()];
     const u32 end = end_of(a.queries);
     const Head h = head_of(a, tile.x, blockIdx.x);
     float* row_weights = WEIGHTS == 2 ? b.d_weights : nullptr;
     zero_tail(b.d_q, a.q_stride, end, a.queries.rows);
     if (row_weights != nullptr) zero_tail_places(row_weights, end, a.queries.rows);
-    if (h.sentence == NO_SENTENCE) return;
+    if (h.sentence == NO_SENTENCE || tile.y % ROWS != 0) return;
 
-    const u32 first = tile.y, rows = min(TILE, h.queries - first);
+    const u32 first = tile.y, rows = min(ROWS, h.queries - first);
     const u32 block_keys = visible_keys(h, first + rows - 1);
-    act *q = tile_at(0), *d_out = tile_at(1), *k = tile_at(2), *v = tile_at(3);
+    act *q = own_tile(0), *d_out = own_tile(1);
+    auto load = [&](int stage, u32 from) {
+        load_keys(other_tile(2, stage, 0), other_tile(2, stage, 1), a, h, from, min(TILE, block_keys - from));
+    };
     load_queries(q, d_out, b, h, first, rows);
-    load_keys(k, v, a, h, 0, min(TILE, block_keys));
+    load(0, 0);
     const bool dropped = !any_weight(a, h, first, rows) && b.d_weights == nullptr;
     if (h.keys == 0 || dropped) {
         tiles_ready();
@@ -216,19 +260,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_b
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
     const Queries queries(b, h, first + row);
     const Drops drops(a.dropout);
-    const act *q_rows = q + row * PITCH, *d_out_rows = d_out + row * PITCH;
-    float dw[2] = {0.0f, 0.0f};
+    OwnRows<LONG> own_q(q + row * PITCH), own_d_out(d_out + row * PITCH);
+    float dw[2];
+    gradients_of_weights(dw, b, h, first + row, queries.weight);
+
+    const bool again = b.d_weights != nullptr && some_without(a, h, first, rows);
+    if (again) dw[0] = dw[1] = 0.0f;
     Sum sum = {};
-    for (int pass = 0; pass < 2; pass++) {
-        for (u32 from = 0; from < block_keys; from += TILE) {
-            if (from > 0 || (pass > 0 && block_keys > TILE)) {
-                __syncthreads();
-                load_keys(k, v, a, h, from, min(TILE, block_keys - from));
-            }
-            tiles_ready();
+    for (int pass = again ? 0 : 1; pass < 2; pass++) {
+        if (again && pass == 1) {
+            dw[0] = quad_sum(dw[0]), dw[1] = quad_sum(dw[1]);
+            __syncthreads();
+            load(0, 0);
+        }
+        over_tiles(0, block_keys, load, [](int) {}, [&](int stage, u32 from) {
+            const act *k = other_tile(2, stage, 0), *v = other_tile(2, stage, 1);
+            if (from == 0) own_q.take(), own_d_out.take();
             for (u32 at = 0; at < TILE && from + at < warp_keys; at += 16) {
                 float p[2][4], dp[2][4];
-                queries.recompute(p, dp, from + at, q_rows, d_out_rows, k + at * PITCH, v + at * PITCH);
+                queries.recompute(p, dp, from + at, own_q, own_d_out, k + at * PITCH, v + at * PITCH);
                 if (DROPOUT)
                     drop(dp, drops.of_rows(place_of(a, h, first + row), a.heads, (from + at) / 8), drops.scale);
                 if (pass == 0)
@@ -236,8 +286,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_b
                 else
                     add_product(sum, score_gradient(p, dp, queries.weight, dw), k + at * PITCH);
             }
-        }
-        if (pass == 0) dw[0] = quad_sum(dw[0]), dw[1] = quad_sum(dw[1]);
+        });
     }
     if (row >= rows) return;
 #pragma unroll
@@ -252,7 +301,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_b
 
 // dK and dV, after attention_backward_rows. A warp owns 16 keys and makes scores transposed, 16 queries at a time.
 //
-// launch: grid (heads, key tiles), block (64), shared 4·32·PITCH·sizeof(act)
+// launch: grid (heads, key tiles), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_backward_keys(AttendBackward b) {
     const Attend& a = b.forward;
     const uint2 tile = b.key_tiles[blockIdx.y];
@@ -260,36 +309,46 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_ba
     const Head h = head_of(a, tile.x, blockIdx.x);
     zero_tail(b.d_k, a.kv_stride, end, a.keys.rows);
     zero_tail(b.d_v, a.kv_stride, end, a.keys.rows);
-    if (h.sentence == NO_SENTENCE) return;
+    if (h.sentence == NO_SENTENCE || tile.y % ROWS != 0) return;
 
-    const u32 first = tile.y, rows = min(TILE, h.keys - first);
-    act *q = tile_at(0), *d_out = tile_at(1), *k = tile_at(2), *v = tile_at(3);
-    load_keys(k, v, a, h, first, rows);
-
+    const u32 first = tile.y, rows = min(ROWS, h.keys - first);
     const u32 row = warp_index() * 16;
     const u32 queries = WEIGHTS != 1 || any_weight(a, h, 0, 1) ? h.queries : 0;  // of a dropped head: none
+    const u32 begin = CAUSAL ? first : 0;                                        // queries before a key do not see it
     const Drops drops(a.dropout);
-    Sum d_k = {}, d_v = {};
-    __shared__ float log_sum[TILE], weight[TILE], dw[TILE];
-    // Queries before a key do not see it.
-    for (u32 from = CAUSAL ? first : 0; from < queries; from += TILE) {
+    act *own_k = own_tile(0), *own_v = own_tile(1);
+    __shared__ float log_sum[STAGES][TILE], weight[STAGES][TILE], dw[STAGES][TILE];
+    float next_weight = 0.0f, next_log_sum = 0.0f, next_dw = 0.0f;  // of the query that this thread looks after
+    auto load = [&](int stage, u32 from) {
         const u32 count = min(TILE, queries - from);
-        __syncthreads();
-        load_queries(q, d_out, b, h, from, count);
-        if (threadIdx.x < TILE) {
-            const u32 i = from + threadIdx.x;
-            const float w = threadIdx.x < count ? weight_of(a, h, i) : 0.0f;
-            weight[threadIdx.x] = w;
-            log_sum[threadIdx.x] = w != 0.0f ? a.log_sums[place_of(a, h, i)] * UNIT : INFINITE;  // P = 0
-            dw[threadIdx.x] = w != 0.0f ? b.delta[place_of(a, h, i)] : 0.0f;
-        }
-        tiles_ready();
-        const bool dropped = WEIGHTS == 2 && !__any_sync(FULL_WARP, weight[threadIdx.x % TILE] != 0.0f);
-        if (row >= rows || dropped) continue;
-        for (u32 at = CAUSAL ? max(from, first + row) - from : 0; at < count; at += 16) {
+        load_queries(other_tile(2, stage, 0), other_tile(2, stage, 1), b, h, from, count);
+        next_weight = 0.0f;
+        if (threadIdx.x >= count) return;
+        const u32 i = from + threadIdx.x;
+        next_weight = weight_of(a, h, i);
+        next_log_sum = a.log_sums[place_of(a, h, i)];
+        next_dw = b.delta[place_of(a, h, i)];
+    };
+    auto store = [&](int stage) {
+        if (threadIdx.x >= TILE) return;
+        weight[stage][threadIdx.x] = next_weight;
+        log_sum[stage][threadIdx.x] = next_weight != 0.0f ? next_log_sum * UNIT : INFINITE;  // P = 0
+        dw[stage][threadIdx.x] = next_weight != 0.0f ? next_dw : 0.0f;
+    };
+    load_keys(own_k, own_v, a, h, first, rows);
+    if (begin < queries) load(0, begin), store(0);
+    OwnRows<LONG> k_rows(own_k + row * PITCH);
+    const OwnRows<false> v_rows(own_v + row * PITCH);
+    Sum d_k = {}, d_v = {};
+    over_tiles(begin, queries, load, store, [&](int stage, u32 from) {
+        const act *q = other_tile(2, stage, 0), *d_out = other_tile(2, stage, 1);
+        if (from == begin) k_rows.take();
+        const bool dropped = WEIGHTS == 2 && !__any_sync(FULL_WARP, weight[stage][threadIdx.x % TILE] != 0.0f);
+        if (row >= rows || dropped) return;
+        const u32 count = min(TILE, queries - from);
+        for (u32 at = CAUSAL && from < first + row ? first + row - from : 0; at < count; at += 16) {
             float p[2][4], dp[2][4];
-            product_of_rows(p, k + row * PITCH, q + at * PITCH);
-            product_of_rows(dp, v + row * PITCH, d_out + at * PITCH);
+            products_of_rows(p, k_rows, q + at * PITCH, dp, v_rows, d_out + at * PITCH);
             u32 bits[2];
             if (DROPOUT) drops.of_columns(place_of(a, h, from + at), a.heads, (first + row) / 8, bits);
 #pragma unroll
@@ -298,15 +357,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_ba
                 const u32 i = at + e / 4 * 8 + lane_column() + e % 2, key = first + row + lane_row() + e % 4 / 2 * 8;
                 const bool seen = !CAUSAL || key <= from + i;
                 const bool kept = !DROPOUT || Drops::kept_transposed(bits[e / 4], e % 4);
-                const float weighted = seen ? weight[i] * power(p_e * SCORE_SCALE - log_sum[i]) : 0.0f;  // w·P
+                const float power_of = power(p_e * SCORE_SCALE - log_sum[stage][i]);
+                const float weighted = seen ? weight[stage][i] * power_of : 0.0f;  // w·P
                 p_e = kept ? weighted * drops.scale : 0.0f;
-                dp_e = SCALE * (p_e * dp_e - weighted * dw[i]);  // dS
+                dp_e = SCALE * (p_e * dp_e - weighted * dw[stage][i]);  // dS
             }
             const FragmentA kept_p = as_fragment(p), ds = as_fragment(dp);
             add_product(d_k, ds, q + at * PITCH);
             add_product(d_v, kept_p, d_out + at * PITCH);
         }
-    }
+    });
     tiles_ready();  // no copy is under way when the block ends
     if (row >= rows) return;
     store_rows(head_rows(b.d_k, a.kv_stride, h.key + first + row, h.head), a.kv_stride, rows - row, d_k);
@@ -316,7 +376,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_ba
 // d_weights[sentence, head] = Σ delta over the sentence's queries: only with WEIGHTS = 1 and d_weights wanted, after
 // attention_backward_rows. One warp per sentence and head.
 //
-// launch: grid (sentences · heads / 2, rounded up), block (64)
+// launch: grid (sentences · heads · 32 / THREADS, rounded up), block (THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS) attention_weight_gradients(AttendBackward b) {
     const Attend& a = b.forward;
     const u32 item = (blockIdx.x * THREADS + threadIdx.x) / 32;

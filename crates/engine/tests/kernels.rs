@@ -38,9 +38,10 @@ fn every_kernel_file_compiles() {
 /// Every file for every capability and number type. In f32, attention emulates tensor cores by straight code, over
 /// which NVRTC takes up to a minute for wide heads: there, a few versions for narrow ones must do.
 fn jobs() -> Vec<(Unit, bool, [i32; 2])> {
-    let kinds = [(false, false, 0), (false, true, 1), (true, true, 2)];
+    let kinds =
+        [(false, false, 0, false), (false, true, 1, false), (true, true, 2, false), (true, true, 2, true)];
     let narrow = ["attention", "attention_backward"].map(|file| {
-        kinds.map(|(causal, dropout, weights)| Unit::attention(file, 5, causal, dropout, weights))
+        kinds.map(|(causal, dropout, weights, long)| Unit::attention(file, 5, causal, dropout, weights, long))
     });
     let plain = Unit::every_file(false).into_iter().filter(|unit| !unit.file.starts_with("attention"));
     let f32: Vec<Unit> = narrow.into_iter().flatten().chain(plain).collect();

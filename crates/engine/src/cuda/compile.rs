@@ -53,13 +53,22 @@ impl Unit {
         Self { file, macros: Vec::new() }
     }
 
-    /// An attention file for heads of this width; `weights`: 0 none, 1 per sentence, 2 per row.
-    pub fn attention(file: &'static str, head: u32, causal: bool, dropout: bool, weights: u32) -> Self {
+    /// An attention file for heads of this width; `weights`: 0 none, 1 per sentence, 2 per row; `long`: for batches of
+    /// long sentences.
+    pub fn attention(
+        file: &'static str,
+        head: u32,
+        causal: bool,
+        dropout: bool,
+        weights: u32,
+        long: bool,
+    ) -> Self {
         let macros = vec![
             ("HEAD", head),
             ("CAUSAL", u32::from(causal)),
             ("DROPOUT", u32::from(dropout)),
             ("WEIGHTS", weights),
+            ("LONG", u32::from(long)),
         ];
         Self { file, macros }
     }
@@ -69,13 +78,36 @@ impl Unit {
     /// small, because NVRTC takes long over the straight code of wide heads.
     pub fn every_file(bf16: bool) -> Vec<Self> {
         let (width, more) = match bf16 {
-            true => (64, [(5, true, true, 2), (32, false, true, 1), (128, true, false, 0)].as_slice()),
-            false => (16, [(5, true, true, 2), (64, false, true, 1), (64, true, true, 2)].as_slice()),
+            true => (
+                64,
+                [
+                    (5, true, true, 2, false),
+                    (32, false, true, 1, false),
+                    (128, true, false, 0, false),
+                    (64, false, true, 1, true),
+                    (128, true, true, 0, true),
+                    (128, true, true, 2, true),
+                ],
+            ),
+            false => (
+                16,
+                [
+                    (5, true, true, 2, false),
+                    (64, false, true, 1, false),
+                    (64, true, true, 2, false),
+                    (16, false, true, 1, true),
+                    (16, true, true, 0, true),
+                    (16, true, true, 2, true),
+                ],
+            ),
         };
-        let kinds = (0..12).map(|i| (width, i & 1 != 0, i & 2 != 0, i / 4));
-        let kinds: Vec<_> = kinds.chain(more.iter().copied()).collect();
+        let kinds = (0..12).map(|i| (width, i & 1 != 0, i & 2 != 0, i / 4, false));
+        let kinds: Vec<_> = kinds.chain(more).collect();
         let versions = |&(file, _): &(&'static str, &str)| match file.starts_with("attention") {
-            true => kinds.iter().map(|&(w, c, d, weights)| Self::attention(file, w, c, d, weights)).collect(),
+            true => kinds
+                .iter()
+                .map(|&(w, c, d, weights, l)| Self::attention(file, w, c, d, weights, l))
+                .collect(),
             false => vec![Self::plain(file)],
         };
         SOURCES.iter().flat_map(versions).collect()

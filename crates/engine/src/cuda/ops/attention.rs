@@ -14,8 +14,10 @@ use crate::{Tape, Tensor, Var};
 
 /// The widest head that fits the kernels.
 const WIDEST_HEAD: usize = 128;
-/// Of a block that works on one tile.
-const THREADS: u32 = 2 * TILE as u32;
+/// Rows of one sentence that a block works on in batches of long sentences; in others it is a tile.
+const LONG_ROWS: usize = 64;
+/// Sentences of at least this length on average are long.
+const LONG: usize = 128;
 /// Sentences up to this length have a backward kernel of their own.
 const SHORT: usize = 64;
 
@@ -89,7 +91,27 @@ fn unit(plan: &Plan, file: &'static str) -> Unit {
         HeadWeights::PerSentence(_) => 1,
         HeadWeights::PerRow(_) => 2,
     };
-    Unit::attention(file, plan.head_width() as u32, plan.causal, plan.dropout.is_some(), weights)
+    Unit::attention(
+        file,
+        plan.head_width() as u32,
+        plan.causal,
+        plan.dropout.is_some(),
+        weights,
+        is_long(plan),
+    )
+}
+
+/// By the room for sentences and rows, so that a captured pass runs the kernels it was captured with.
+fn is_long(plan: &Plan) -> bool {
+    plan.queries.rows() >= LONG * plan.queries.count()
+}
+
+/// A launch over tiles, with so many tiles of a block's own rows in shared memory, and two of the other side or twice as
+/// many: the kernels' ROWS and STAGES.
+fn shape(gpu: &Gpu, plan: &Plan, tiles: usize, own_tiles: usize) -> Shape {
+    let (rows, stages) = if is_long(plan) { (LONG_ROWS, 2) } else { (TILE, 1) };
+    let shared = (own_tiles * rows + 2 * stages * TILE) * pitch(plan) * gpu.act().size();
+    Shape::grid([plan.heads, tiles], 2 * rows as u32).shared(shared)
 }
 
 /// Bytes between rows of a tile in shared memory.
@@ -128,14 +150,13 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         kv_stride: from.kv_stride as u32,
         every_head: u32::from(plan.tracked_weights().is_some()),
     };
-    let shared = 3 * TILE * pitch(&plan) * gpu.act().size();
-    let shape = Shape::grid([plan.heads, tile_count as usize], THREADS).shared(shared);
+    let shape = shape(gpu, &plan, tile_count as usize, 1);
     gpu.launch(&unit(&plan, "attention"), "attention_forward", shape, &[&attend]);
 
     let tracked = inputs.tracked() || plan.tracked_weights().is_some();
     let out = tape.output([rows, plan.width], out, tracked);
     let log_sums = Tensor::new([rows, plan.heads], log_sums);
-    let inputs = inputs.clone();
+    let (inputs, kept_out) = (inputs.clone(), out.tensor().clone());
     record(tape, gpu.clone(), &out, move |gpu, backward, d_out| {
         let device = backward.device().clone();
         let d_weights = plan.tracked_weights().map(|w| device.scratch_floats(w.tensor().count()));
@@ -149,7 +170,7 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         let delta = device.scratch_floats(rows * plan.heads);
         let (key_tiles, key_tile_count) = plan.keys.tiles();
         let all = AttendBackward {
-            forward: Attend { out: Ptr::NULL, log_sums: log_sums.ptr(), ..attend },
+            forward: Attend { out: kept_out.ptr(), log_sums: log_sums.ptr(), ..attend },
             d_out: d_out.ptr(),
             d_q: to.q,
             d_k: to.k,
@@ -179,17 +200,16 @@ fn launch_backward(gpu: &Arc<Gpu>, plan: &Plan, all: &AttendBackward, [query_til
     let size = gpu.act().size();
     let sentences = plan.queries.count();
     let longest = plan.queries.longest().max(plan.keys.longest());
-    if longest <= SHORT {
+    if longest <= SHORT && !is_long(plan) {
         let shared = (4 * SHORT * pitch(plan) + 2 * SHORT * (SHORT + 8)) * size;
         let shape = Shape::grid([plan.heads, sentences], 2 * SHORT as u32).shared(shared);
         return gpu.launch(&unit, "attention_backward_short", shape, &[all]);
     }
-    let shared = 4 * TILE * pitch(plan) * size;
-    let shape = |tiles: usize| Shape::grid([plan.heads, tiles], THREADS).shared(shared);
-    gpu.launch(&unit, "attention_backward_rows", shape(query_tiles), &[all]);
-    gpu.launch(&unit, "attention_backward_keys", shape(key_tiles), &[all]);
+    gpu.launch(&unit, "attention_backward_rows", shape(gpu, plan, query_tiles, 2), &[all]);
+    gpu.launch(&unit, "attention_backward_keys", shape(gpu, plan, key_tiles, 2), &[all]);
     if all.d_weights != Ptr::NULL && matches!(plan.weights, HeadWeights::PerSentence(_)) {
-        let warps = sentences * plan.heads;
-        gpu.launch(&unit, "attention_weight_gradients", Shape::of(warps.div_ceil(2), THREADS), &[all]);
+        let (warps, block) = (sentences * plan.heads, 2 * if is_long(plan) { LONG_ROWS } else { TILE });
+        let blocks = (32 * warps).div_ceil(block);
+        gpu.launch(&unit, "attention_weight_gradients", Shape::of(blocks, block as u32), &[all]);
     }
 }

@@ -11,6 +11,8 @@ use crate::{Numbers, Var};
 const SHORT: &[u32] = &[13, 1, 0, 64, 7];
 /// Several tiles, the last one full, with one row, and with some.
 const LONG: &[u32] = &[65, 1, 0, 128, 200];
+/// A batch of long sentences, for which blocks are larger, with a short one in it.
+const VERY_LONG: &[u32] = &[200, 130, 1, 400, 320];
 
 /// How heads are weighted. Tracked weights get a gradient, where heads of weight 0 have one too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,9 +61,28 @@ pub(super) fn cases() -> Vec<Case> {
     let eight = |causal, weights| Kind { heads: 8, ..kind(64, causal, 0.1, weights, None) };
     cases.push(packed(eight(false, PerSentence), &[23, 31, 1, 64, 17, 40], OpCase::large));
     cases.push(packed(eight(true, PerRow), &[300, 2, 177, 64, 1], OpCase::large));
-    cases.push(packed(kind(64, true, 0.0, One, bf16), &[4_096], OpCase::large));
-    cases.push(packed(kind(16, true, 0.0, One, Some(Numbers::F32)), &[4_096], OpCase::large));
-    cases.push(packed(kind(128, true, 0.0, One, bf16), &[300, 1], OpCase::large));
+    let with_short: Vec<u32> = [4_096].into_iter().chain([1; 40]).collect();
+    cases.push(packed(kind(64, true, 0.0, One, bf16), &with_short, OpCase::large));
+    cases.push(packed(kind(16, true, 0.0, One, Some(Numbers::F32)), &with_short, OpCase::large));
+    cases.push(packed(kind(128, true, 0.0, One, bf16), &[200, 1], OpCase::large));
+    for (only, wide, narrow) in [(Numbers::Bf16, 128, 64), (Numbers::F32, 16, 16)] {
+        let only = Some(only);
+        let causal = |weights| kind(wide, true, 0.3, weights, only);
+        let both_ways = |weights| kind(narrow, false, 0.3, weights, only);
+        for kind in [
+            causal(One),
+            causal(PerRow),
+            causal(ConstantPerRow),
+            both_ways(PerSentence),
+            both_ways(ConstantPerSentence),
+        ] {
+            cases.push(packed(kind, VERY_LONG, std::convert::identity));
+            cases.push(packed(kind, VERY_LONG, OpCase::with_room));
+        }
+        cases.push(packed(causal(PerRow), VERY_LONG, weights_alone));
+        cases.push(apart(both_ways(PerSentence), [VERY_LONG, &[64, 300, 5, 0, 100]], std::convert::identity));
+        cases.push(packed(causal(One), &[4_096], OpCase::large));
+    }
     cases
 }
 
@@ -71,8 +92,6 @@ fn all_shapes(kind: Kind) -> Vec<Case> {
         [SHORT, LONG].map(|lengths| packed(kind, lengths, std::convert::identity)).into();
     cases.push(packed(kind, &[5, 0, 23, 1], OpCase::with_room));
     if matches!(kind.weights, Weights::PerSentence | Weights::PerRow) {
-        // A step of the gates.
-        let weights_alone: fn(OpCase) -> OpCase = |case| case.fixed().note("gradient of the weights alone");
         cases.extend([SHORT, LONG].map(|lengths| packed(kind, lengths, weights_alone)));
     }
     if !kind.causal {
@@ -81,6 +100,11 @@ fn all_shapes(kind: Kind) -> Vec<Case> {
         cases.push(apart(kind, [&[5, 0, 23, 1], &[9, 2, 70, 0]], OpCase::with_room));
     }
     cases
+}
+
+/// A step of the gates.
+fn weights_alone(case: OpCase) -> OpCase {
+    case.fixed().note("gradient of the weights alone")
 }
 
 /// Weights of 0 here and there, and for every third of the first 200, so that whole tiles have none but 0 for a head.
