@@ -1,15 +1,18 @@
 //! How well a language model predicts a text: log-probabilities of its tokens, and perplexities over tokens, words,
 //! characters and bytes.
 
+use std::ops::Range;
+
 use mae_data::sampler::Order;
 use mae_data::{BatchSampler, Blocks, SamplerOptions, Segmentation, TextDataset, UNK};
 use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::lm::LmBatch;
-use mae_model::{ExpertMode, LanguageModel};
+use mae_model::{ExpertMode, LanguageModel, Probe};
 use mae_train::Result;
 use serde::Serialize;
 
+use crate::gates::BatchGates;
 use crate::translate::text;
 
 /// ln p of every token of a text, end marks counted, in order. Each block is read from its context on, and its new tokens
@@ -25,6 +28,45 @@ pub fn log_probs(
     mode: &ExpertMode,
     mut progress: impl FnMut(u64),
 ) -> Result<Vec<f32>> {
+    let mut found = Vec::with_capacity(blocks.tokens() as usize);
+    for_each_batch(model, blocks, max_tokens, mode, |read| {
+        found.extend(read.scored().map(|row| read.log_probs[row]));
+        progress(found.len() as u64);
+    })?;
+    Ok(found)
+}
+
+/// A batch of blocks that a model has read.
+pub(crate) struct Read<'a> {
+    /// Rows of each block that are scored: all but its context.
+    scored: Vec<Range<usize>>,
+    /// The tokens to predict, one per row.
+    pub(crate) tokens: &'a [u32],
+    /// ln p of each.
+    pub(crate) log_probs: Vec<f32>,
+    probe: Option<Probe>,
+}
+
+impl Read<'_> {
+    /// The rows that are scored. All batches together score every token of a text once, in order.
+    pub(crate) fn scored(&self) -> impl Iterator<Item = usize> + '_ {
+        self.scored.iter().flat_map(Clone::clone)
+    }
+
+    /// The gates of all rows, by attention; none for systems without gates, and where they do not mix the experts.
+    pub(crate) fn gates(&self) -> Vec<BatchGates> {
+        self.probe.as_ref().map(BatchGates::noted).unwrap_or_default()
+    }
+}
+
+/// Shows a text batch by batch as the model read it.
+pub(crate) fn for_each_batch(
+    model: &LanguageModel,
+    blocks: &Blocks,
+    max_tokens: u32,
+    mode: &ExpertMode,
+    mut see: impl FnMut(&Read<'_>),
+) -> Result<()> {
     let (lengths, device) = (blocks.lengths(), model.params().device());
     let longest = lengths.iter().map(|&(_, tokens)| tokens).max().unwrap_or(0);
     let options = SamplerOptions {
@@ -32,22 +74,24 @@ pub fn log_probs(
         max_positions: Some((0, model.config().max_positions as u32)),
         ..SamplerOptions::default()
     };
-    let mut found = Vec::with_capacity(blocks.tokens() as usize);
     for ids in BatchSampler::new(&lengths, options)?.ordered(Order::Given) {
         let packed = blocks.pack(&ids);
         model.check_ids(&packed)?;
         let batch = LmBatch::new(device, model.bands(), &packed);
         let mut tape = Tape::evaluation(model.params());
-        let mut pass = Pass { tape: &mut tape, mode: &mode.at(&ids), probe: None };
-        let all = model.loss(&mut pass, &batch, 1.0).log_probs.to_host();
+        // Noting gates costs nothing where they mix the experts anyway.
+        let mut probe = matches!(mode, ExpertMode::Mix).then(Probe::default);
+        let mut pass = Pass { tape: &mut tape, mode: &mode.at(&ids), probe: probe.as_mut() };
+        let log_probs = model.loss(&mut pass, &batch, 1.0).log_probs.to_host();
+        let fresh = |(&id, rows): (&u32, &[u32])| {
+            rows[0] as usize + blocks.context(id as usize)..rows[1] as usize
+        };
+        let scored = ids.iter().zip(packed.tgt_starts.windows(2)).map(fresh).collect();
+        see(&Read { scored, tokens: &packed.tgt, log_probs, probe });
+        // After what reads gates from the device, too.
         device.check()?;
-        for (&id, rows) in ids.iter().zip(packed.tgt_starts.windows(2)) {
-            let first = rows[0] as usize + blocks.context(id as usize);
-            found.extend_from_slice(&all[first..rows[1] as usize]);
-        }
-        progress(found.len() as u64);
     }
-    Ok(found)
+    Ok(())
 }
 
 /// How long a text is, in several units, and how likely. The end of a line counts as one of each unit.
