@@ -83,9 +83,8 @@ pub(crate) fn for_each_batch(
         let mut probe = matches!(mode, ExpertMode::Mix).then(Probe::default);
         let mut pass = Pass { tape: &mut tape, mode: &mode.at(&ids), probe: probe.as_mut() };
         let log_probs = model.loss(&mut pass, &batch, 1.0).log_probs.to_host();
-        let fresh = |(&id, rows): (&u32, &[u32])| {
-            rows[0] as usize + blocks.context(id as usize)..rows[1] as usize
-        };
+        let fresh =
+            |(&id, rows): (&u32, &[u32])| rows[0] as usize + blocks.context(id as usize)..rows[1] as usize;
         let scored = ids.iter().zip(packed.tgt_starts.windows(2)).map(fresh).collect();
         see(&Read { scored, tokens: &packed.tgt, log_probs, probe });
         // After what reads gates from the device, too.

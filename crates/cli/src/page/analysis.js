@@ -123,9 +123,12 @@ function drawBrowser() {
   const largest = found.examples.reduce((most, s) => s.gates.flat(2).reduce((a, b) => Math.max(a, b), most), 0);
   const darkest = Math.max(Math.min(1, 3 / found.experts), largest);
   const gateCells = (gate) => gate.map((g, e) => heatCell(g.toFixed(2), g / darkest, { class: e === leaderOf(gate) ? "leads" : null }));
+  /* A hue for each expert, so that runs of one are seen at once. */
   const leaderCell = (gate, label) => {
-    const e = leaderOf(gate);
-    return heatCell("E" + e, gate[e] / darkest, { title: `${label}: expert ${e} (${without(e)}) has ${gate[e].toFixed(3)}` });
+    const e = leaderOf(gate), hue = Math.round(360 * e / found.experts), strength = (0.15 + 0.4 * gate[e] / darkest).toFixed(3);
+    const cell = make("td", { title: `${label}: expert ${e} (${without(e)}) has ${gate[e].toFixed(3)}` }, "E" + e);
+    cell.style.background = `hsla(${hue}, 75%, 50%, ${strength})`;
+    return cell;
   };
   const columns = experts.map((e) => "E" + e);
 

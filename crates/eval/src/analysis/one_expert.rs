@@ -84,10 +84,7 @@ impl Random {
         let argmax = gated.then(|| score(&ExpertMode::Argmax)).transpose()?;
         let random = (0..self.draws as u64)
             .map(|draw| {
-                score(&ExpertMode::Random(Draws {
-                    seed: self.seed.wrapping_add(draw),
-                    places: Vec::new(),
-                }))
+                score(&ExpertMode::Random(Draws { seed: self.seed.wrapping_add(draw), places: Vec::new() }))
             })
             .collect::<Result<_>>()?;
         Ok(OneExpert { metric, mixture, argmax, random })

@@ -15,7 +15,10 @@ pub(super) fn find(args: &Args) -> Result<Found> {
     let beam = args.beam.unwrap_or(5);
     ensure!(beam > 0, "--beam 0 finds nothing; it must be at least 1");
     let name = args.model.display();
-    ensure!(args.text.is_none(), "{name} is a translation model, --text is for language models: give it --data");
+    ensure!(
+        args.text.is_none(),
+        "{name} is a translation model, --text is for language models: give it --data"
+    );
     ensure!(
         !args.blocks.given(),
         "{name} is a translation model; --tokens-per-sample, --context-window, --sample-break-mode and --max-tokens are for \
