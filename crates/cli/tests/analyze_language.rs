@@ -165,6 +165,10 @@ fn words_are_whole_and_texts_are_read_as_they_are() {
         &[],
     );
     assert_eq!(json(piped.succeeded())[0]["analysis"]["text"]["lines"], 2);
+    place.write("odd.txt", b"ein zwei\nein \xff zwei\n");
+    let odd = place.mae(&["analyze", MODEL, "--text", "odd.txt", "--device", "cpu", "--json"], &[]);
+    assert_eq!(json(odd.succeeded())[0]["analysis"]["text"]["lines"], 2);
+    assert!(odd.stderr.contains("odd.txt") && odd.stderr.contains("UTF-8"), "{}", odd.stderr);
 }
 
 #[test]

@@ -77,8 +77,6 @@ pub struct Args {
     /// Seed of the first draw; the others take the numbers after it.
     #[arg(long, default_value_t = 1, requires = "one_expert", value_name = "N")]
     seed: u64,
-    #[command(flatten, next_help_heading = "Language models")]
-    blocks: BlockArgs,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     json: bool,
@@ -87,6 +85,8 @@ pub struct Args {
     html: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten, next_help_heading = "Language models")]
+    blocks: BlockArgs,
 }
 
 /// Everything that was found: what `--json` prints and the page shows.

@@ -56,8 +56,12 @@ fn open(args: &Args, folder: &LmFolder) -> Result<(TextDataset, String)> {
     Ok((open_split(folder, &args.model, path, split)?, name))
 }
 
-/// A text that is not binarised.
+/// A text that is not binarised; what was repaired is told.
 fn read(path: &Path, folder: &LmFolder) -> Result<TextDataset> {
-    let lines = input::open(path)?.collect::<mae_data::Result<Vec<String>>>()?;
+    let mut reader = input::open(path)?;
+    let lines = reader.by_ref().collect::<mae_data::Result<Vec<String>>>()?;
+    if !reader.issues().is_empty() {
+        eprintln!("mae: {}: {}", reader.path().display(), reader.issues());
+    }
     Ok(TextDataset::from_lines(&lines, folder.dictionary.clone(), folder.codes.as_ref()))
 }
