@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::page::{assert_self_contained, assert_well_formed, data_of};
 use common::place::Place;
 use mae_model::config::System;
 use serde_json::Value;
@@ -24,38 +25,6 @@ const ANALYZE: &str = "analyze model --data bin --device cpu --min-count 1";
 
 fn read(place: &Place, name: &str) -> String {
     std::fs::read_to_string(place.path(name)).unwrap()
-}
-
-/// The JSON of a page, as a browser would find it.
-fn data_of(page: &str) -> Value {
-    let (_, rest) = page.split_once("<script id=\"data\" type=\"application/json\">").unwrap();
-    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
-}
-
-/// Every element that is opened is closed, in order; what is in scripts and styles is not looked at.
-fn assert_well_formed(mut text: &str) {
-    let mut open: Vec<&str> = Vec::new();
-    while let Some((_, rest)) = text.split_once('<') {
-        let (tag, after) = rest.split_once('>').expect("every tag ends");
-        text = after;
-        let name = tag.split_whitespace().next().unwrap_or("");
-        if let Some(name) = name.strip_prefix('/') {
-            assert_eq!(open.pop(), Some(name), "closed before {}", &text[..text.len().min(60)]);
-        } else if !(name.starts_with('!') || name == "meta" || tag.ends_with('/')) {
-            open.push(name);
-        }
-        if name == "script" || name == "style" {
-            text = &text[text.find(&format!("</{name}>")).expect("it ends")..];
-        }
-    }
-    assert!(open.is_empty(), "never closed: {open:?}");
-}
-
-/// Nothing is fetched from anywhere.
-fn assert_self_contained(page: &str) {
-    assert_well_formed(page);
-    let page = page.replace("http://www.w3.org/2000/svg", "");
-    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("src="));
 }
 
 #[test]
@@ -126,6 +95,8 @@ fn mistakes_are_named() {
     place.refuse("analyze model --data nowhere --device cpu", &["nowhere"]);
     place.refuse(&format!("{ANALYZE} --split valid"), &["valid.de-en"]);
     place.refuse(&format!("{ANALYZE} --bleu --beam 0"), &["--beam 0"]);
+    place.refuse(&format!("{ANALYZE} --context-window 4"), &["is a translation model", "--context-window"]);
+    place.refuse("analyze model --text test.de --device cpu", &["is a translation model", "--text"]);
     place.model("other", System::Mae, 3, &["x", "q"], None);
     place.refuse("analyze other --data bin --device cpu", &["was not made for other", "target"]);
 }

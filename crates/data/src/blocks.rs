@@ -89,6 +89,11 @@ impl Blocks {
         Ok(Self { sentences, starts, blocks, options })
     }
 
+    /// How the stream is cut.
+    pub fn options(&self) -> BlockOptions {
+        self.options
+    }
+
     /// Number of blocks.
     pub fn len(&self) -> usize {
         self.blocks.len()

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::dataset::IndexedDataset;
 use crate::error::{Error, Result};
-use crate::pairs::{Sentences, check_ids, detect_languages};
+use crate::pairs::{MemoryDataset, Sentences, check_ids, detect_languages};
+use crate::segmentation::Segmentation;
 use crate::vocab::Vocab;
 
 /// The vocabulary's file.
@@ -38,6 +39,19 @@ impl TextDataset {
         let lines = IndexedDataset::open(folder.join(split))?;
         check_ids(&lines, &vocab)?;
         Ok(Self { lines: Arc::new(lines.into()), vocab })
+    }
+
+    /// Lines as they are: cut by `codes` where there are any, and looked up in `vocab`.
+    pub fn from_lines<S: AsRef<str> + Sync>(
+        lines: &[S],
+        vocab: Arc<Vocab>,
+        codes: Option<&Segmentation>,
+    ) -> Self {
+        let encoded = match codes {
+            Some(codes) => MemoryDataset::encode(&vocab, &codes.segmenters()[0].segment_lines(lines)),
+            None => MemoryDataset::encode(&vocab, lines),
+        };
+        Self { lines: Arc::new(encoded.0.into()), vocab }
     }
 
     /// Whether a folder is of this kind.

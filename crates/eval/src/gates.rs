@@ -43,6 +43,22 @@ impl BatchGates {
     pub fn rows(&self) -> impl Iterator<Item = &[f32]> {
         self.values.chunks_exact(self.experts)
     }
+
+    /// One of them.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.experts..][..self.experts]
+    }
+
+    /// What was noted in a pass, in its order.
+    pub(crate) fn noted(probe: &Probe) -> Vec<Self> {
+        let on_host = probe.gates.iter().map(|record| Self {
+            attention: record.name.clone(),
+            per_sentence: record.per_sentence,
+            experts: record.gates.cols(),
+            values: record.gates.to_host(),
+        });
+        on_host.collect()
+    }
 }
 
 /// Runs the mixture over the whole data set, targets given, and shows the gates batch by batch; gives the number of pairs that
@@ -68,13 +84,7 @@ pub fn for_each_batch(
         let mut probe = Probe::default();
         let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) };
         model.features(&mut pass, &batch);
-        let on_host = probe.gates.iter().map(|record| BatchGates {
-            attention: record.name.clone(),
-            per_sentence: record.per_sentence,
-            experts: record.gates.cols(),
-            values: record.gates.to_host(),
-        });
-        let gates: Vec<BatchGates> = on_host.collect();
+        let gates = BatchGates::noted(&probe);
         device.check()?;
         see(&packed, &gates);
     }

@@ -1,13 +1,18 @@
 //! How well a language model predicts a text: log-probabilities of its tokens, and perplexities over tokens, words,
 //! characters and bytes.
 
+use std::ops::Range;
+
 use mae_data::sampler::Order;
 use mae_data::{BatchSampler, Blocks, SamplerOptions, Segmentation, TextDataset, UNK};
-use mae_model::lm::Scorer;
-use mae_model::{ExpertMode, LanguageModel};
+use mae_engine::Tape;
+use mae_model::attention::Pass;
+use mae_model::lm::{LmBatch, Scorer};
+use mae_model::{ExpertMode, LanguageModel, Probe};
 use mae_train::Result;
 use serde::Serialize;
 
+use crate::gates::BatchGates;
 use crate::translate::text;
 
 /// ln p of every token of a text, end marks counted, in order. Each block is read from its context on, and its new tokens
@@ -23,21 +28,78 @@ pub fn log_probs(
     mode: &ExpertMode,
     mut progress: impl FnMut(u64),
 ) -> Result<Vec<f32>> {
-    let lengths = blocks.lengths();
-    let longest = lengths.iter().map(|&(_, tokens)| tokens).max().unwrap_or(0);
-    let options = SamplerOptions {
-        max_tokens: max_tokens.max(longest),
-        max_positions: Some((0, model.config().max_positions as u32)),
-        ..SamplerOptions::default()
-    };
-    let mut scorer = Scorer::new(model, mode, options.max_tokens as usize);
+    let largest = max_tokens.max(longest_block(blocks));
+    let mut scorer = Scorer::new(model, mode, largest as usize);
     let mut found = Vec::with_capacity(blocks.tokens() as usize);
-    for ids in BatchSampler::new(&lengths, options)?.ordered(Order::Given) {
+    for ids in batches(model, blocks, largest)? {
         let contexts: Vec<usize> = ids.iter().map(|&id| blocks.context(id as usize)).collect();
         found.extend(scorer.log_probs(&blocks.pack(&ids), &contexts)?);
         progress(found.len() as u64);
     }
     Ok(found)
+}
+
+/// The blocks of a text in order, some at a time.
+fn batches(model: &LanguageModel, blocks: &Blocks, max_tokens: u32) -> Result<Vec<Vec<u32>>> {
+    let options = SamplerOptions {
+        max_tokens,
+        max_positions: Some((0, model.config().max_positions as u32)),
+        ..SamplerOptions::default()
+    };
+    Ok(BatchSampler::new(&blocks.lengths(), options)?.ordered(Order::Given))
+}
+
+fn longest_block(blocks: &Blocks) -> u32 {
+    blocks.lengths().iter().map(|&(_, tokens)| tokens).max().unwrap_or(0)
+}
+
+/// A batch of blocks that a model has read.
+pub(crate) struct Read<'a> {
+    /// Rows of each block that are scored: all but its context.
+    scored: Vec<Range<usize>>,
+    /// The tokens to predict, one per row.
+    pub(crate) tokens: &'a [u32],
+    /// ln p of each.
+    pub(crate) log_probs: Vec<f32>,
+    probe: Probe,
+}
+
+impl Read<'_> {
+    /// The rows that are scored. All batches together score every token of a text once, in order.
+    pub(crate) fn scored(&self) -> impl Iterator<Item = usize> + '_ {
+        self.scored.iter().flat_map(Clone::clone)
+    }
+
+    /// The gates of all rows, by attention; none for systems without gates.
+    pub(crate) fn gates(&self) -> Vec<BatchGates> {
+        BatchGates::noted(&self.probe)
+    }
+}
+
+/// Shows a text batch by batch as the model read it, with the mixture of all experts.
+pub(crate) fn for_each_batch(
+    model: &LanguageModel,
+    blocks: &Blocks,
+    max_tokens: u32,
+    mut see: impl FnMut(&Read<'_>),
+) -> Result<()> {
+    let device = model.params().device();
+    for ids in batches(model, blocks, max_tokens.max(longest_block(blocks)))? {
+        let packed = blocks.pack(&ids);
+        model.check_ids(&packed)?;
+        let batch = LmBatch::new(device, model.bands(), &packed);
+        let mut tape = Tape::evaluation(model.params());
+        let mut probe = Probe::default();
+        let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) };
+        let log_probs = model.loss(&mut pass, &batch, 1.0).log_probs.to_host();
+        let fresh =
+            |(&id, rows): (&u32, &[u32])| rows[0] as usize + blocks.context(id as usize)..rows[1] as usize;
+        let scored = ids.iter().zip(packed.tgt_starts.windows(2)).map(fresh).collect();
+        see(&Read { scored, tokens: &packed.tgt, log_probs, probe });
+        // After what reads gates from the device, too.
+        device.check()?;
+    }
+    Ok(())
 }
 
 /// How long a text is, in several units, and how likely. The end of a line counts as one of each unit.

@@ -1,46 +1,52 @@
 //! `mae analyze`: what the gates and experts of a trained model do.
 
+mod language;
 mod tables;
+mod translation;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use mae_data::ParallelDataset;
-use mae_data::pairs::detect_languages;
-use mae_eval::analysis::one_expert::{self, OneExpert};
-use mae_eval::analysis::{Analysis, Options, analyse};
+use mae_eval::analysis::one_expert::{OneExpert, Random};
+use mae_eval::analysis::{Analysis, Options};
 use mae_model::config::System;
-use mae_model::folder::{ModelFolder, write_aside};
-use mae_train::finetune::dictionary_fault;
+use mae_model::folder::{Task, task, write_aside};
 use serde::Serialize;
 
+use super::eval_lm::BlockArgs;
 use super::generate::unless_nobody_reads;
 use crate::device::DeviceArgs;
 use crate::page::{self, page};
-use crate::progress;
 
 /// See what the gates and experts of a trained model do: the paper's section 5.1, for any model and data.
 ///
-/// Per attention of encoder and decoder: the entropy of its gates, which experts lead how many sentences (or target positions,
-/// where gates are per position), the weights of heads, the words that go with each expert (PMI), and whether a few experts
-/// take everything. Gates are those of a pass with the reference translations.
+/// Per attention: the entropy of its gates, which experts lead how many sentences (or positions, where gates are per
+/// position), the weights of heads, the words that go with each expert (PMI), and whether a few experts take everything.
+/// Gates are those of a pass with the reference translations; of a language model, of a pass over a text in the blocks of
+/// `mae eval-lm`, each token once.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mae analyze runs/mae7/checkpoint_best --data data-bin --html mae7.html
-  mae analyze runs/mae7/checkpoint_best --data data-bin --split valid --bleu --json > mae7.json
+  mae analyze runs/mae7/checkpoint_best --data data-bin --split valid --one-expert --json > mae7.json
+  mae analyze runs/lm/checkpoint_best --data wiki-bin --tokens-per-sample 512 --context-window 480 --html lm.html
+  mae analyze runs/lm/checkpoint_best --text chapter.txt
 
 The page is one file that needs no network. What the numbers mean: docs/analysis.md.")]
 pub struct Args {
     /// Model folder.
     model: PathBuf,
-    /// Folder with dict.*.txt and the splits.
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
-    /// Split to analyse.
-    #[arg(long, alias = "gen-subset", default_value = "test", value_name = "NAME")]
-    split: String,
+    /// Folder with the dictionaries and the splits.
+    #[arg(long, value_name = "DIR", required_unless_present = "text")]
+    data: Option<PathBuf>,
+    /// Split to analyse [default: test].
+    #[arg(long, alias = "gen-subset", value_name = "NAME")]
+    split: Option<String>,
+    /// Text to analyse a language model on, instead of --data (plain, .gz or .zst; `-` is standard input); it is cut with
+    /// the model's codes, if it has any.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "split"])]
+    text: Option<PathBuf>,
     /// Source language [default: from the file names].
     #[arg(short = 's', long, value_name = "LANG", requires = "target_lang")]
     source_lang: Option<String>,
@@ -53,21 +59,23 @@ pub struct Args {
     /// Words listed per expert and attention.
     #[arg(long, default_value_t = 10, value_name = "N")]
     top_words: usize,
-    /// Sentences whose gates go into the page and the JSON, evenly spread over the split.
+    /// Sentences whose gates go into the page and the JSON, evenly spread over the split; of a text, passages of 64 tokens,
+    /// fewer where their gates would be more than a million.
     #[arg(long, default_value_t = 100, value_name = "N")]
     sentences: usize,
-    /// Translate with one expert per attention as well: BLEU against the mixture's. Costs a translation of the split for the
-    /// mixture, one for the gates' favourites, and one for each draw.
-    #[arg(long)]
-    bleu: bool,
+    /// Evaluate with one expert per attention as well: BLEU, or the perplexity of a language model, against the mixture's.
+    /// Costs a translation of the split for the mixture, one for the gates' favourites, and one for each draw; of a text, a
+    /// pass instead of a translation.
+    #[arg(long, visible_alias = "bleu")]
+    one_expert: bool,
     /// Draws of random experts.
-    #[arg(long, default_value_t = 5, requires = "bleu", value_name = "N")]
+    #[arg(long, default_value_t = 5, requires = "one_expert", value_name = "N")]
     draws: usize,
-    /// Beam of the translations.
-    #[arg(long, default_value_t = 5, requires = "bleu")]
-    beam: usize,
+    /// Beam of the translations [default: 5].
+    #[arg(long, requires = "one_expert", value_name = "N")]
+    beam: Option<usize>,
     /// Seed of the first draw; the others take the numbers after it.
-    #[arg(long, default_value_t = 1, requires = "bleu", value_name = "N")]
+    #[arg(long, default_value_t = 1, requires = "one_expert", value_name = "N")]
     seed: u64,
     /// Print one JSON object instead of tables.
     #[arg(long)]
@@ -77,14 +85,17 @@ pub struct Args {
     html: Option<PathBuf>,
     #[command(flatten)]
     device: DeviceArgs,
+    #[command(flatten, next_help_heading = "Language models")]
+    blocks: BlockArgs,
 }
 
 /// Everything that was found: what `--json` prints and the page shows.
 #[derive(Serialize)]
 struct Found {
     model: String,
+    /// The folder, or the file of a text.
     data: String,
-    split: String,
+    split: Option<String>,
     system: System,
     analysis: Analysis,
     one_expert: Option<OneExpert>,
@@ -92,43 +103,10 @@ struct Found {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    if args.beam == 0 {
-        bail!("--beam 0 finds nothing; it must be at least 1");
-    }
-    let folder = ModelFolder::load(&args.model, &args.device.open()?)
-        .with_context(|| format!("model {}", args.model.display()))?;
-    let system = folder.model.config().mixture.system;
-    if system == System::Base {
-        bail!(
-            "{} has no experts (it is BASE); analyse a model of one of the other systems",
-            args.model.display()
-        );
-    }
-    let data = args.open(&folder)?;
-    let ModelFolder { model, codes, .. } = folder;
-    let bar = progress::bar(data.len() as u64, "Reading gates");
-    let options = Options { min_count: args.min_count, top_words: args.top_words, sentences: args.sentences };
-    let analysis = analyse(&model, &data, codes.as_ref(), options, |done| bar.set_position(done))?;
-    bar.finish_and_clear();
-    if analysis.sentences == 0 {
-        bail!("{}: {} has no sentence pairs that fit into the model", args.data.display(), args.split);
-    }
-    let one_expert = if args.bleu {
-        let options = one_expert::Options { beam: args.beam, draws: args.draws, seed: args.seed };
-        let bar = progress::bar(options.translations(&model) as u64, "Translating the split");
-        let scores = one_expert::evaluate(&model, &data, codes.as_ref(), options, || bar.inc(1))?;
-        bar.finish_and_clear();
-        Some(scores)
-    } else {
-        None
-    };
-    let found = Found {
-        model: args.model.display().to_string(),
-        data: args.data.display().to_string(),
-        split: args.split.clone(),
-        system,
-        analysis,
-        one_expert,
+    let task = task(&args.model).with_context(|| format!("model {}", args.model.display()))?;
+    let found = match task {
+        Task::Translation => translation::find(&args)?,
+        Task::LanguageModeling => language::find(&args)?,
     };
     // First what may have taken long to find; a page that cannot be written loses nothing.
     let mut text = Vec::new();
@@ -148,26 +126,39 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 impl Args {
-    /// The split, which must have been made with the model's dictionaries.
-    fn open(&self, folder: &ModelFolder) -> Result<ParallelDataset> {
-        let (from, to) = match (&self.source_lang, &self.target_lang) {
-            (Some(from), Some(to)) => (from.clone(), to.clone()),
-            _ => detect_languages(&self.data)?,
-        };
-        let data = ParallelDataset::open(&self.data, &self.split, &from, &to)?;
-        let faults = [
-            dictionary_fault("source", &folder.source, &data.src_vocab),
-            dictionary_fault("target", &folder.target, &data.tgt_vocab),
-        ];
-        let faults: Vec<String> = faults.into_iter().flatten().collect();
-        if !faults.is_empty() {
+    fn options(&self) -> Options {
+        Options { min_count: self.min_count, top_words: self.top_words, sentences: self.sentences }
+    }
+
+    fn random(&self) -> Random {
+        Random { draws: self.draws, seed: self.seed }
+    }
+
+    fn split(&self) -> &str {
+        self.split.as_deref().unwrap_or("test")
+    }
+
+    /// An error where there are no experts.
+    fn check_system(&self, system: System) -> Result<()> {
+        if system == System::Base {
             bail!(
-                "{} was not made for {}:\n  {}",
-                self.data.display(),
-                self.model.display(),
-                faults.join("\n  ")
+                "{} has no experts (it is BASE); analyse a model of one of the other systems",
+                self.model.display()
             );
         }
-        Ok(data)
+        Ok(())
+    }
+
+    /// What was found, with where.
+    fn found(&self, system: System, analysis: Analysis, one_expert: Option<OneExpert>) -> Found {
+        let place = self.text.as_ref().or(self.data.as_ref());
+        Found {
+            model: self.model.display().to_string(),
+            data: place.map(|path| path.display().to_string()).unwrap_or_default(),
+            split: self.data.is_some().then(|| self.split().to_owned()),
+            system,
+            analysis,
+            one_expert,
+        }
     }
 }

@@ -38,18 +38,8 @@ pub struct Args {
     /// Splits to measure, separated by commas.
     #[arg(long, alias = "gen-subset", default_value = "test", value_delimiter = ',', value_name = "NAME")]
     split: Vec<String>,
-    /// Tokens of a block, its context counted [default: as many as the model has positions].
-    #[arg(long, value_name = "N")]
-    tokens_per_sample: Option<usize>,
-    /// Tokens of a block that were scored before and are read again.
-    #[arg(long, value_name = "C", default_value_t = 0)]
-    context_window: usize,
-    /// Where blocks end: none (when they are full), complete (as many whole lines as fit) or eos (one line each).
-    #[arg(long, value_name = "MODE", default_value = "none")]
-    sample_break_mode: BreakMode,
-    /// Tokens at most in a batch.
-    #[arg(long, value_name = "N", default_value_t = 4096)]
-    max_tokens: u32,
+    #[command(flatten)]
+    blocks: BlockArgs,
     /// Which experts of a mixture compute: mix (all, by the gates), argmax, random, or the number of one, from 0.
     #[arg(long, value_name = "WHICH", default_value = "mix")]
     expert: Which,
@@ -64,6 +54,67 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     device: DeviceArgs,
+}
+
+/// How a text is cut into blocks and read.
+#[derive(clap::Args)]
+pub(super) struct BlockArgs {
+    /// Tokens of a block, its context counted [default: as many as the model has positions].
+    #[arg(long, value_name = "N")]
+    tokens_per_sample: Option<usize>,
+    /// Tokens of a block that were scored before and are read again [default: 0].
+    #[arg(long, value_name = "C")]
+    context_window: Option<usize>,
+    /// Where blocks end: none (when they are full), complete (as many whole lines as fit) or eos (one line each) [default:
+    /// none].
+    #[arg(long, value_name = "MODE")]
+    sample_break_mode: Option<BreakMode>,
+    /// Tokens at most in a batch [default: 4096].
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u32>,
+}
+
+impl BlockArgs {
+    /// Whether any of them was given.
+    pub(super) fn given(&self) -> bool {
+        self.tokens_per_sample.is_some()
+            || self.context_window.is_some()
+            || self.sample_break_mode.is_some()
+            || self.max_tokens.is_some()
+    }
+
+    /// Tokens at most in a batch.
+    pub(super) fn max_tokens(&self) -> Result<u32> {
+        let max_tokens = self.max_tokens.unwrap_or(4096);
+        ensure!(max_tokens > 0, "--max-tokens must be above 0");
+        Ok(max_tokens)
+    }
+
+    fn options(&self, positions: usize) -> Result<BlockOptions> {
+        let tokens_per_sample = self.tokens_per_sample.unwrap_or(positions);
+        ensure!(
+            tokens_per_sample <= positions,
+            "--tokens-per-sample {tokens_per_sample}: the model has {positions} positions, and a block cannot be longer"
+        );
+        Ok(BlockOptions {
+            tokens_per_sample,
+            context_window: self.context_window.unwrap_or(0),
+            break_mode: self.sample_break_mode.unwrap_or_default(),
+        })
+    }
+
+    /// Cuts a text, called `name` in messages, for a model of so many positions.
+    pub(super) fn cut(&self, data: &TextDataset, name: &str, positions: usize) -> Result<Blocks> {
+        let blocks = Blocks::new(data.lines.clone(), self.options(positions)?)?;
+        let longest = blocks.lengths().iter().map(|&(_, tokens)| tokens as usize).max().unwrap_or(0);
+        ensure!(longest > 0, "{name} is empty");
+        ensure!(
+            longest <= positions,
+            "a line of {name} has {longest} tokens, the model has {positions} positions: --sample-break-mode none cuts \
+             lines"
+        );
+        Ok(blocks)
+    }
 }
 
 #[derive(Serialize)]
@@ -85,27 +136,14 @@ struct Report<'a> {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    ensure!(args.max_tokens > 0, "--max-tokens must be above 0");
     ensure!(
         args.log_probs.is_none() || args.split.len() == 1,
         "--log-probs writes one file: give one --split at a time"
     );
     let folder = load(&args.model, &args.device)?;
-    let config = folder.model.config();
-    args.expert.check(&args.model.display().to_string(), config)?;
-    let positions = config.max_positions;
-    let tokens_per_sample = args.tokens_per_sample.unwrap_or(positions);
-    ensure!(
-        tokens_per_sample <= positions,
-        "--tokens-per-sample {tokens_per_sample}: the model has {positions} positions, and a block cannot be longer"
-    );
-    let options = BlockOptions {
-        tokens_per_sample,
-        context_window: args.context_window,
-        break_mode: args.sample_break_mode,
-    };
+    args.expert.check(&args.model.display().to_string(), folder.model.config())?;
     for split in &args.split {
-        measure_split(&args, &folder, options, split)?;
+        measure_split(&args, &folder, split)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -124,22 +162,24 @@ pub(super) fn load(path: &Path, device: &DeviceArgs) -> Result<LmFolder> {
     LmFolder::load(path, &device.open()?).with_context(|| format!("model {}", path.display()))
 }
 
-fn measure_split(args: &Args, folder: &LmFolder, options: BlockOptions, split: &str) -> Result<()> {
-    let data = TextDataset::open(&args.data, split)?;
-    if let Some(fault) = dictionary_fault("dictionaries", &folder.dictionary, &data.vocab) {
-        bail!("{} was not made for {}: {fault}", args.data.display(), args.model.display());
+/// A split of a folder, which must have been made with the model's dictionary.
+pub(super) fn open_split(folder: &LmFolder, model: &Path, data: &Path, split: &str) -> Result<TextDataset> {
+    let text = TextDataset::open(data, split)?;
+    if let Some(fault) = dictionary_fault("dictionaries", &folder.dictionary, &text.vocab) {
+        bail!("{} was not made for {}: {fault}", data.display(), model.display());
     }
-    let blocks = Blocks::new(data.lines.clone(), options)?;
-    let longest = blocks.lengths().iter().map(|&(_, tokens)| tokens as usize).max().unwrap_or(0);
-    ensure!(longest > 0, "{}: the split `{split}` is empty", args.data.display());
-    let positions = folder.model.config().max_positions;
-    ensure!(
-        longest <= positions,
-        "a line of `{split}` has {longest} tokens, the model has {positions} positions: --sample-break-mode none cuts lines"
-    );
+    Ok(text)
+}
+
+fn measure_split(args: &Args, folder: &LmFolder, split: &str) -> Result<()> {
+    let data = open_split(folder, &args.model, &args.data, split)?;
+    let name = format!("{}: the split `{split}`", args.data.display());
+    let blocks = args.blocks.cut(&data, &name, folder.model.config().max_positions)?;
+    let options = blocks.options();
     let bar = progress::bar(blocks.tokens(), split);
     let mode = args.expert.mode(args.seed);
-    let found = log_probs(&folder.model, &blocks, args.max_tokens, &mode, |done| bar.set_position(done))?;
+    let max_tokens = args.blocks.max_tokens()?;
+    let found = log_probs(&folder.model, &blocks, max_tokens, &mode, |done| bar.set_position(done))?;
     bar.finish_and_clear();
     let measure = TextMeasure::of(&data, folder.codes.as_ref(), &found);
     if let Some(path) = &args.log_probs {

@@ -1,17 +1,25 @@
-/* What `mae analyze` found: `data.model`, `data.data`, `data.split`, `data.one_expert` and `data.analysis`. */
+/* What `mae analyze` found: `data.model`, `data.data`, `data.split`, `data.one_expert` and `data.analysis`; of a language
+   model, `data.analysis.text` says how the text was read. */
 
 const found = data.analysis;
 const experts = Array.from({ length: found.experts }, (_, e) => e);
 const attentionChoices = found.attentions.map((a, i) => [String(i), a.label]);
 const heat = { class: found.experts > 12 ? "heat many" : "heat" };
-const rowsWord = (attention) => (attention.rows === "sentences" ? "sentences" : "target positions");
+const text = found.text;
+const positionsWord = text ? "positions" : "target positions";
+const rowsWord = (attention) => (attention.rows === "sentences" ? "sentences" : positionsWord);
 const without = (e) => "all heads but " + found.left_out[e].join(" and ");
 
 page.append(
   make("h1", {}, "Experts of " + data.model),
-  make("p", { class: "faint" }, `${data.data}, ${data.split}: ${found.sentences} sentence pairs; ${found.heads} heads, ` +
-    `${found.experts} experts per attention.` + (found.skipped ? ` ${found.skipped} pairs are longer than the model's positions and were left out.` : "")));
+  make("p", { class: "faint" }, `${data.data}${data.split ? ", " + data.split : ""}: ` +
+    (text ? `${text.tokens} tokens` : `${found.sentences} sentence pairs`) + `; ${found.heads} heads, ${found.experts} experts per attention.` + (found.skipped ? ` ${found.skipped} pairs are longer than the model's positions and were left out.` : "")));
 
+if (text) {
+  page.append(make("p", { class: "faint" }, `Read in blocks of ${text.tokens_per_sample} with ${text.context_window} tokens of context; each token counts once, ` +
+    `ends of ${text.lines} lines counted. ${text.unknown} tokens are <unk>. With the mixture, perplexity per token is ${text.ppl_per_token.toFixed(2)}, ` +
+    `per word ${text.ppl_per_word.toFixed(2)} (${text.words} words).`));
+}
 if (found.attentions.length === 0) {
   page.append(make("p", {}, `This system has no gates: all experts weigh alike, and the entropy is ln ${found.experts} = ` +
     `${found.uniform_entropy.toFixed(3)} nats everywhere.`));
@@ -37,7 +45,7 @@ function drawEntropy() {
   const rows = found.attentions.map((a) => [a.label, a.entropy.toFixed(3), bar(a.entropy), a.information.toFixed(3),
     a.experts_in_use.toFixed(2), make("td", { class: a.sharing === "collapsed" ? "bad" : null }, a.sharing), `${a.count} ${rowsWord(a)}`]);
   const means = [["encoder", "mean, encoder"], ["decoder", "mean, decoder"], ["cross", "mean, cross"], ["all", "mean, all"]]
-    .filter(([key]) => found.entropy[key] !== null)
+    .filter(([key]) => found.entropy[key] !== null && (!text || key === "all"))
     .map(([key, words]) => [words, found.entropy[key].toFixed(3), bar(found.entropy[key]), "", "", "", ""]);
   section("Gate entropy",
     make("p", { class: "faint" }, `In nats; a full bar is ln ${found.experts} = ${found.uniform_entropy.toFixed(3)}, a gate without favourites. ` +
@@ -56,7 +64,7 @@ function drawHeat() {
   };
   draw("leads");
   section("Experts by layer",
-    make("p", { class: "faint" }, `Who leads: the share of sentences (of target positions, where gates are per position) whose gate is largest for an expert; ` +
+    make("p", { class: "faint" }, `Who leads: the share of ${text ? "positions" : "sentences (of target positions, where gates are per position)"} whose gate is largest for an expert; ` +
       `the fair share is ${(100 / found.experts).toFixed(1)} %. The mean gate is the share of draws that train an expert. Expert 0 is ${without(0)}.`),
     make("div", { class: "controls" }, choice("show", Object.entries(kinds), "leads", draw)), place);
 }
@@ -81,8 +89,9 @@ function drawOneExpert() {
     const deviation = scores.random.length > 1 ? Math.sqrt(squares / (scores.random.length - 1)) : 0;
     rows.push([`one expert: random, ${scores.random.length} draws`, `${mean.toFixed(2)} ± ${deviation.toFixed(2)}`, signed(mean - scores.mixture)]);
   }
-  section("One expert instead of the mixture",
-    make("p", { class: "faint" }, `BLEU (fairseq's, whitespace tokens, pieces joined), beam ${scores.beam}.`), table(["experts", "BLEU", "difference"], rows));
+  const [unit, meaning] = scores.metric === "bleu" ? ["BLEU", `BLEU (fairseq's, whitespace tokens, pieces joined), beam ${scores.beam}.`]
+    : ["perplexity", "Perplexity per word, pieces joined, ends of lines counted; lower is better. Random experts are drawn for each block and attention."];
+  section("One expert instead of the mixture", make("p", { class: "faint" }, meaning), table(["experts", unit, "difference"], rows));
 }
 
 function drawWords() {
@@ -96,51 +105,71 @@ function drawWords() {
   draw("0");
   section("Words and experts",
     make("p", { class: "faint" }, `Words with the largest PMI, ln p(word, expert)/(p(word)·p(expert)), in nats, of those that come at least ${found.min_count} times; ` +
-      "then how often they come with the expert, and at all. A word counts for the expert that leads its sentence, or where gates are per position, where its first piece is predicted."),
+      "then how often they come with the expert, and at all. A word counts for the expert that leads " +
+      (text ? "where its first piece is predicted." : "its sentence, or where gates are per position, where its first piece is predicted.")),
     make("div", { class: "controls" }, choice("attention", attentionChoices, "0", draw)), place);
 }
 
 function drawBrowser() {
   const joined = (pieces) => pieces.filter((p) => p !== "</s>").join(" ").replaceAll("@@ ", "");
+  const written = (example) => joined(text ? example.target : example.source);
   const list = make("div", { class: "list" }), place = make("div", {});
-  let chosen = 0, open = found.attentions.findIndex((a) => a.rows === "positions");
+  const perPosition = attentionChoices.filter(([i]) => found.attentions[i].rows === "positions");
+  /* Of the attentions with a gate per position, all of them or the number of one. */
+  const all = "all";
+  let chosen = 0, open = perPosition.length > 1 ? all : perPosition.length === 1 ? perPosition[0][0] : null;
   const leaderOf = (gate) => gate.indexOf(Math.max(...gate));
   /* Gates near 1/E are many; the darkest cell is that of the largest gate there is, or of 3/E. */
   const largest = found.examples.reduce((most, s) => s.gates.flat(2).reduce((a, b) => Math.max(a, b), most), 0);
   const darkest = Math.max(Math.min(1, 3 / found.experts), largest);
   const gateCells = (gate) => gate.map((g, e) => heatCell(g.toFixed(2), g / darkest, { class: e === leaderOf(gate) ? "leads" : null }));
-  const columns = (first) => [first].concat(experts.map((e) => "E" + e));
+  /* A hue for each expert, so that runs of one are seen at once. */
+  const leaderCell = (gate, label) => {
+    const e = leaderOf(gate), hue = Math.round(360 * e / found.experts), strength = (0.15 + 0.4 * gate[e] / darkest).toFixed(3);
+    const cell = make("td", { title: `${label}: expert ${e} (${without(e)}) has ${gate[e].toFixed(3)}` }, "E" + e);
+    cell.style.background = `hsla(${hue}, 75%, 50%, ${strength})`;
+    return cell;
+  };
+  const columns = experts.map((e) => "E" + e);
+
+  /** One row per piece: its gate of one attention, or who leads it in each of them. */
+  function byPosition(example) {
+    const likely = (t) => (example.log_probs ? [make("td", {}, example.log_probs[t].toFixed(2))] : []);
+    const cells = (t) => (open === all ? perPosition.map(([i, label]) => leaderCell(example.gates[i][t], label)) : gateCells(example.gates[open][t]));
+    const rows = example.target.map((piece, t) => make("tr", {}, make("th", { scope: "row" }, piece), likely(t), cells(t)));
+    const headings = ["piece predicted"].concat(example.log_probs ? ["ln p"] : [], open === all ? perPosition.map(([, label]) => label) : columns);
+    const choices = (perPosition.length > 1 ? [[all, "who leads, all layers"]] : []).concat(perPosition);
+    return [make("div", { class: "controls" }, choice("position by position", choices, open, (which) => { open = which; show(); })), table(headings, rows, heat)];
+  }
 
   function show() {
-    const sentence = found.examples[chosen];
-    const parts = [make("p", { class: "pieces" }, make("b", {}, `${sentence.number}  `), joined(sentence.source)),
-      make("p", { class: "pieces faint" }, joined(sentence.target))];
+    const example = found.examples[chosen];
+    const parts = [make("p", { class: "pieces" }, make("b", {}, `${example.number}  `), written(example))];
+    if (!text) parts.push(make("p", { class: "pieces faint" }, joined(example.target)));
     const meanOf = (rows) => rows[0].map((_, e) => rows.reduce((sum, row) => sum + row[e], 0) / rows.length);
     const rows = found.attentions.map((a, i) => {
-      const perPosition = a.rows === "positions";
-      const name = perPosition ? make("button", { class: "plain", onclick: () => { open = i; show(); } }, a.label + " (mean)") : a.label;
-      return make("tr", { class: i === open ? "open" : null }, make("th", { scope: "row" }, name), gateCells(meanOf(sentence.gates[i])));
+      const name = a.rows === "positions" ? make("button", { class: "plain", onclick: () => { open = String(i); show(); } }, a.label + " (mean)") : a.label;
+      return make("tr", { class: String(i) === open ? "open" : null }, make("th", { scope: "row" }, name), gateCells(meanOf(example.gates[i])));
     });
-    parts.push(table(columns("attention"), rows, heat));
-    if (open >= 0) {
-      const pieces = sentence.gates[open].map((gate, t) => make("tr", {}, make("th", { scope: "row" }, sentence.target[t]), gateCells(gate)));
-      parts.push(make("div", { class: "controls" }, choice("position by position", attentionChoices.filter(([i]) => found.attentions[i].rows === "positions"),
-        String(open), (i) => { open = Number(i); show(); })), table(columns("piece predicted"), pieces, heat));
-    }
+    parts.push(table(["attention"].concat(columns), rows, heat));
+    if (open !== null) parts.push(...byPosition(example));
     place.replaceChildren(...parts);
     for (const button of list.children) button.setAttribute("aria-pressed", String(Number(button.dataset.i) === chosen));
   }
 
   function fill(filter) {
-    const matches = found.examples.map((s, i) => [i, s, joined(s.source)]).filter(([, s, text]) =>
-      (text + " " + joined(s.target)).toLowerCase().includes(filter.toLowerCase()));
-    list.replaceChildren(...matches.map(([i, s, text]) =>
-      make("button", { "data-i": i, onclick: () => { chosen = i; show(); } }, `${s.number}  ${text}`)));
+    const matches = found.examples.map((s, i) => [i, s]).filter(([, s]) =>
+      (joined(s.source) + " " + joined(s.target)).toLowerCase().includes(filter.toLowerCase()));
+    list.replaceChildren(...matches.map(([i, s]) =>
+      make("button", { "data-i": i, onclick: () => { chosen = i; show(); } }, `${s.number}  ${written(s)}`)));
   }
 
-  const search = make("input", { type: "search", placeholder: "words", "aria-label": "sentences with these words", oninput: () => { fill(search.value); show(); } });
-  section("Sentences",
-    make("p", { class: "faint" }, "Pick a sentence to see each layer's gates for it; the largest is outlined. Of attentions with a gate per target position, the mean, and below it one of them position by position."),
+  const [title, what] = text ? ["Passages", "passage"] : ["Sentences", "sentence"];
+  const search = make("input", { type: "search", placeholder: "words", "aria-label": `${what}s with these words`, oninput: () => { fill(search.value); show(); } });
+  section(title,
+    make("p", { class: "faint" }, `Pick a ${what} to see each layer's gates for it; the largest is outlined. ` +
+      (text ? "First the mean over its positions, below it position by position; the number is that of its first token in the text."
+        : "Of attentions with a gate per target position, the mean, and below it position by position.")),
     make("div", { class: "browser" }, make("div", {}, make("div", { class: "controls" }, search), list), place));
   fill("");
   show();

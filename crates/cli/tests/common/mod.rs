@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod lm;
+pub mod page;
 pub mod place;
 
 use std::io::Write;

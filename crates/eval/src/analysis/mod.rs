@@ -3,20 +3,24 @@
 //!
 //! | room | what |
 //! |---|---|
-//! | `study` | the pass over a data set, batch by batch |
+//! | `study` | the pass over sentence pairs, batch by batch |
+//! | [`text`] | the pass over a text, for language models |
+//! | `gathered` | what both gather of an attention, and conclude |
 //! | [`tally`] | sums over the gates of one attention: entropy, who leads, mean gate, head weights |
 //! | [`pmi`] | which words go with which expert |
 //! | [`collapse`] | whether the rich get richer, in words |
-//! | [`one_expert`] | BLEU with one expert per attention instead of the mixture |
+//! | [`one_expert`] | BLEU or perplexity with one expert per attention instead of the mixture |
 //!
-//! All but the last come from one pass over a data set with its reference translations. Sums are kept, not gates, so memory
-//! does not grow with the data; a few sentences are kept whole for people to look at.
+//! All but the last come from one pass over a data set with its reference translations, or over a text. Sums are kept, not
+//! gates, so memory hardly grows with the data; a few sentences or passages are kept whole for people to look at.
 
 pub mod collapse;
+mod gathered;
 pub mod one_expert;
 pub mod pmi;
 mod study;
 pub mod tally;
+pub mod text;
 
 use mae_data::{ParallelDataset, Segmentation};
 use mae_model::Translator;
@@ -28,6 +32,7 @@ use collapse::{Sharing, Verdict};
 use pmi::Association;
 use study::Study;
 use tally::HeadWeight;
+use text::TextRead;
 
 /// What to keep.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +41,7 @@ pub struct Options {
     pub min_count: u64,
     /// Words per expert.
     pub top_words: usize,
-    /// Sentences kept whole.
+    /// Sentences kept whole; of a text, passages.
     pub sentences: usize,
 }
 
@@ -58,7 +63,7 @@ pub enum Kind {
 pub enum Rows {
     /// Each sentence.
     Sentences,
-    /// Each position of the target.
+    /// Each position of the target, or of a text.
     Positions,
 }
 
@@ -67,7 +72,7 @@ pub enum Rows {
 pub struct AttentionReport {
     /// The attention, `encoder.layers.0.self_attn`.
     pub attention: String,
-    /// The same for people: `encoder 1`, layers from 1.
+    /// The same for people: `encoder 1`, or `layer 1` of a language model; layers from 1.
     pub label: String,
     /// Which attention of its layer.
     pub kind: Kind,
@@ -108,15 +113,18 @@ pub struct MeanEntropy {
     pub all: Option<f64>,
 }
 
-/// A sentence with all its gates.
+/// A sentence, or a passage of a text, with all its gates.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sentence {
-    /// Its place in the data set, from 1.
+    /// Its place in the data set, from 1; of a passage, that of its first token.
     pub number: u64,
-    /// Source pieces.
+    /// Source pieces; a passage has none.
     pub source: Vec<String>,
-    /// Pieces of the reference translation, with its end mark.
+    /// Pieces of the reference translation or of the passage, with end marks.
     pub target: Vec<String>,
+    /// Of a passage, ln p of each piece, to three decimals.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log_probs: Vec<f32>,
     /// For each attention, in order, its gates to three decimals: one row, or one for each piece of the target.
     pub gates: Vec<Vec<Vec<f32>>>,
 }
@@ -132,10 +140,13 @@ pub struct Analysis {
     pub left_out: Vec<Vec<usize>>,
     /// ln E: the entropy of a gate without favourites, in nats.
     pub uniform_entropy: f64,
-    /// Sentence pairs.
+    /// Sentence pairs; of a text, lines.
     pub sentences: u64,
     /// Pairs left out because they are longer than the model's positions.
     pub skipped: u64,
+    /// How the text was read, where it is a language model's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<TextRead>,
     /// Words that come less often are left out of the PMI.
     pub min_count: u64,
     /// Mean entropies.
@@ -144,7 +155,7 @@ pub struct Analysis {
     pub collapse: Verdict,
     /// By attention, in the order of the model.
     pub attentions: Vec<AttentionReport>,
-    /// A few sentences, evenly spread over the data set.
+    /// A few sentences or passages, evenly spread over the data set.
     pub examples: Vec<Sentence>,
 }
 

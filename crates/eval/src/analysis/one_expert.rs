@@ -1,25 +1,41 @@
-//! One expert per attention instead of the mixture: what the experts are worth alone, in BLEU.
+//! One expert per attention instead of the mixture: what the experts are worth alone, in BLEU or perplexity.
 //!
 //! The gates' favourite for systems with gates, and random experts for all, over several draws: the paper's table of
 //! performance decreases.
 
 use mae_data::{ParallelDataset, Segmentation};
-use mae_model::{Draws, ExpertMode, Translator};
+use mae_model::{Draws, ExpertMode, LanguageModel, Translator};
 use mae_train::Result;
 use serde::Serialize;
 
+use super::text::{Text, TextRead};
+use crate::perplexity::log_probs;
 use crate::validator::BleuValidator;
 
-/// BLEU (fairseq's, 0 to 100, on whitespace tokens with pieces joined) with one expert per attention.
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "metric", rename_all = "snake_case")]
+pub enum Metric {
+    /// fairseq's BLEU, 0 to 100, on whitespace tokens with pieces joined.
+    Bleu {
+        /// Beam of the translations.
+        beam: usize,
+    },
+    /// Perplexity of a text per word, pieces joined and ends of lines counted.
+    PerplexityPerWord,
+}
+
+/// Scores with one expert per attention.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OneExpert {
-    /// Beam of the translations.
-    pub beam: usize,
-    /// BLEU of the mixture.
+    /// What is measured.
+    #[serde(flatten)]
+    pub metric: Metric,
+    /// The mixture's score.
     pub mixture: f64,
-    /// BLEU with the gates' favourite expert; none where there are no gates.
+    /// With the gates' favourite expert; none where there are no gates.
     pub argmax: Option<f64>,
-    /// BLEU with random experts, of each draw.
+    /// With random experts, of each draw.
     pub random: Vec<f64>,
 }
 
@@ -43,21 +59,35 @@ impl Spread {
     }
 }
 
-/// How to evaluate.
+/// Random experts: how often they are drawn.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Beam of the translations.
-    pub beam: usize,
-    /// Draws of random experts.
+pub struct Random {
+    /// Number of draws.
     pub draws: usize,
     /// Seed of the first draw; the others follow it.
     pub seed: u64,
 }
 
-impl Options {
-    /// Times that the data set is translated.
-    pub fn translations(&self, model: &Translator) -> usize {
-        1 + usize::from(model.config().mixture.system.is_gated()) + self.draws
+impl Random {
+    /// Times that a data set is evaluated with one expert.
+    pub fn evaluations(self, gated: bool) -> usize {
+        usize::from(gated) + self.draws
+    }
+
+    /// Scores with the gates' favourites, if there are gates, and with random experts.
+    fn compare(
+        self,
+        (metric, mixture): (Metric, f64),
+        gated: bool,
+        mut score: impl FnMut(&ExpertMode) -> Result<f64>,
+    ) -> Result<OneExpert> {
+        let argmax = gated.then(|| score(&ExpertMode::Argmax)).transpose()?;
+        let random = (0..self.draws as u64)
+            .map(|draw| {
+                score(&ExpertMode::Random(Draws { seed: self.seed.wrapping_add(draw), places: Vec::new() }))
+            })
+            .collect::<Result<_>>()?;
+        Ok(OneExpert { metric, mixture, argmax, random })
     }
 }
 
@@ -67,22 +97,37 @@ pub fn evaluate(
     model: &Translator,
     data: &ParallelDataset,
     codes: Option<&Segmentation>,
-    options: Options,
+    (beam, random): (usize, Random),
     mut progress: impl FnMut(),
 ) -> Result<OneExpert> {
-    let scorer = BleuValidator::new(data, codes, options.beam);
+    let scorer = BleuValidator::new(data, codes, beam);
     let mut bleu = |mode: &ExpertMode| {
         let score = scorer.bleu_with(model, mode);
         progress();
         score
     };
     let mixture = bleu(&ExpertMode::Mix)?;
-    let gated = model.config().mixture.system.is_gated();
-    let argmax = gated.then(|| bleu(&ExpertMode::Argmax)).transpose()?;
-    let random = (0..options.draws as u64)
-        .map(|draw| bleu(&ExpertMode::Random(Draws { seed: options.seed + draw, places: Vec::new() })))
-        .collect::<Result<_>>()?;
-    Ok(OneExpert { beam: options.beam, mixture, argmax, random })
+    random.compare((Metric::Bleu { beam }, mixture), model.config().mixture.system.is_gated(), bleu)
+}
+
+/// Scores a text with the gates' favourites and with random experts, drawn for each block and attention; `mixture` is how
+/// it was read before. `progress` is told the number of tokens done, of all evaluations together.
+pub fn evaluate_text(
+    model: &LanguageModel,
+    text: Text<'_>,
+    mixture: &TextRead,
+    random: Random,
+    mut progress: impl FnMut(u64),
+) -> Result<OneExpert> {
+    let mut before = 0;
+    let words = mixture.measure.words.max(1) as f64;
+    let perplexity = |mode: &ExpertMode| {
+        let found = log_probs(model, text.blocks, text.max_tokens, mode, |done| progress(before + done))?;
+        before += found.len() as u64;
+        Ok((-found.iter().map(|&p| f64::from(p)).sum::<f64>() / words).exp())
+    };
+    let known = (Metric::PerplexityPerWord, mixture.ppl_per_word);
+    random.compare(known, model.config().mixture.system.is_gated(), perplexity)
 }
 
 #[cfg(test)]

@@ -1,23 +1,13 @@
-//! The pass over a data set, batch by batch: who led, with which words, and a few sentences whole.
+//! The pass over sentence pairs, batch by batch: who led, with which words, and a few sentences whole.
 
 use mae_data::{EOS, PackedBatch, ParallelDataset, Segmentation, Vocab, segmentation};
 use mae_model::Translator;
 use mae_model::config::CrossGate;
 
-use super::collapse::{Sharing, Verdict, entropy_of, experts_in_use};
-use super::pmi::{Together, Words};
-use super::tally::Tally;
-use super::{Analysis, AttentionReport, Kind, MeanEntropy, Options, Rows, Sentence};
+use super::gathered::{Gathered, conclude, rounded};
+use super::pmi::Words;
+use super::{Analysis, Kind, Options, Sentence};
 use crate::gates::BatchGates;
-
-/// One attention while the data set is read.
-struct Gathered {
-    attention: String,
-    kind: Kind,
-    rows: Rows,
-    tally: Tally,
-    together: Together,
-}
 
 /// The analysis while the data set is read.
 pub(super) struct Study<'a> {
@@ -76,13 +66,7 @@ impl<'a> Study<'a> {
             .collect();
         for (i, gate) in gates.iter().enumerate() {
             if self.attentions.len() == i {
-                self.attentions.push(Gathered {
-                    attention: gate.attention.clone(),
-                    kind: kind_of(&gate.attention),
-                    rows: if gate.per_sentence { Rows::Sentences } else { Rows::Positions },
-                    tally: Tally::new(&self.matrix, gate.experts),
-                    together: Together::new(gate.experts),
-                });
+                self.attentions.push(Gathered::new(gate, &self.matrix));
             }
             let reads_source = self.reads_source(self.attentions[i].kind);
             let Gathered { tally, together, .. } = &mut self.attentions[i];
@@ -103,6 +87,7 @@ impl<'a> Study<'a> {
                     number: u64::from(batch.ids[b]) + 1,
                     source: pieces(&self.data.src_vocab, batch.src_sentence(b)),
                     target: pieces(&self.data.tgt_vocab, batch.tgt_sentence(b)),
+                    log_probs: Vec::new(),
                     gates: gates.iter().map(|gate| rows_of(gate, batch, b)).collect(),
                 });
             }
@@ -121,74 +106,19 @@ impl<'a> Study<'a> {
 
     /// What was found.
     pub(super) fn finish(self, model: &Translator, skipped: u64) -> Analysis {
-        let experts = model.config().experts();
-        let reports: Vec<AttentionReport> =
-            self.attentions.iter().map(|gathered| self.report(gathered)).collect();
-        let mean = |of: &dyn Fn(&AttentionReport) -> bool| {
-            let entropies: Vec<f64> = reports.iter().filter(|r| of(r)).map(|r| r.entropy).collect();
-            (!entropies.is_empty()).then(|| entropies.iter().sum::<f64>() / entropies.len() as f64)
+        let report = |gathered: &Gathered| {
+            let part = match gathered.kind {
+                Kind::Encoder => "encoder",
+                Kind::Decoder => "decoder",
+                Kind::Cross => "cross",
+            };
+            let words =
+                if self.reads_source(gathered.kind) { &self.source_words } else { &self.target_words };
+            gathered.report(part, words, self.options)
         };
-        let entropy = MeanEntropy {
-            encoder: mean(&|report| report.kind == Kind::Encoder),
-            decoder: mean(&|report| report.kind == Kind::Decoder),
-            cross: mean(&|report| report.kind == Kind::Cross),
-            all: mean(&|_| true),
-        };
-        let judged: Vec<(&str, Sharing)> =
-            reports.iter().map(|report| (report.label.as_str(), report.sharing)).collect();
-        Analysis {
-            experts: experts.count(),
-            heads: experts.heads,
-            left_out: experts.left_out(),
-            uniform_entropy: (experts.count() as f64).ln(),
-            sentences: self.sentences,
-            skipped,
-            min_count: self.options.min_count,
-            entropy,
-            collapse: Verdict::of(&judged),
-            attentions: reports,
-            examples: self.examples,
-        }
-    }
-
-    fn report(&self, gathered: &Gathered) -> AttentionReport {
-        let Gathered { attention, kind, rows, tally, together } = gathered;
-        let layer =
-            attention.split('.').nth(2).and_then(|number| number.parse::<usize>().ok()).unwrap_or(0) + 1;
-        let kind_name = match kind {
-            Kind::Encoder => "encoder",
-            Kind::Decoder => "decoder",
-            Kind::Cross => "cross",
-        };
-        let words = if self.reads_source(*kind) { &self.source_words } else { &self.target_words };
-        let (entropy, leads, mean_gate) = (tally.entropy(), tally.leads(), tally.mean_gate());
-        AttentionReport {
-            attention: attention.clone(),
-            label: format!("{kind_name} {layer}"),
-            kind: *kind,
-            layer,
-            rows: *rows,
-            count: tally.rows(),
-            entropy,
-            // Below 0 by rounding only.
-            information: (entropy_of(&mean_gate) - entropy).max(0.0),
-            sharing: Sharing::of(entropy, &leads, &mean_gate),
-            experts_in_use: experts_in_use(&mean_gate),
-            leads,
-            mean_gate,
-            head_weights: tally.head_weights(),
-            words: together.associations(words, self.options.min_count, self.options.top_words),
-        }
-    }
-}
-
-fn kind_of(attention: &str) -> Kind {
-    if attention.starts_with("encoder.") {
-        Kind::Encoder
-    } else if attention.ends_with(".encoder_attn") {
-        Kind::Cross
-    } else {
-        Kind::Decoder
+        let reports = self.attentions.iter().map(report).collect();
+        let found = conclude(model.config().experts(), reports, self.examples, self.options);
+        Analysis { sentences: self.sentences, skipped, ..found }
     }
 }
 
@@ -203,6 +133,5 @@ fn rows_of(gate: &BatchGates, batch: &PackedBatch, b: usize) -> Vec<Vec<f32>> {
     } else {
         (batch.tgt_starts[b] as usize, batch.tgt_starts[b + 1] as usize)
     };
-    let rounded = |row: &[f32]| row.iter().map(|g| (g * 1000.0).round() / 1000.0).collect();
     gate.rows().skip(start).take(end - start).map(rounded).collect()
 }

@@ -104,8 +104,8 @@ fn systems_without_gates_have_nothing_to_report() {
     let found = analyse(&model, &data, None, ALL, |_| {}).unwrap();
     assert!(found.attentions.is_empty() && found.examples.is_empty() && !found.collapse.collapsed);
     assert_eq!(found.entropy.all, None);
-    let options = one_expert::Options { beam: 1, draws: 2, seed: 1 };
+    let random = one_expert::Random { draws: 2, seed: 1 };
     let mut translations = 0;
-    let scores = one_expert::evaluate(&model, &data, None, options, || translations += 1).unwrap();
-    assert_eq!((scores.argmax, scores.random.len(), translations), (None, 2, options.translations(&model)));
+    let scores = one_expert::evaluate(&model, &data, None, (1, random), || translations += 1).unwrap();
+    assert_eq!((scores.argmax, scores.random.len(), translations), (None, 2, 1 + random.evaluations(false)));
 }

@@ -2,7 +2,8 @@
 
 use std::io::{Result, Write};
 
-use mae_eval::analysis::one_expert::{OneExpert, Spread};
+use mae_eval::analysis::one_expert::{Metric, OneExpert, Spread};
+use mae_eval::analysis::text::TextRead;
 use mae_eval::analysis::{Analysis, AttentionReport, Rows};
 
 use super::Found;
@@ -14,11 +15,19 @@ const WORDS: usize = 5;
 pub(super) fn print(out: &mut impl Write, found: &Found) -> Result<()> {
     let analysis = &found.analysis;
     let Analysis { experts, heads, sentences, skipped, uniform_entropy, .. } = analysis;
+    let place = found.split.as_ref().map_or(found.data.clone(), |split| format!("{} {split}", found.data));
+    let read = match &analysis.text {
+        Some(text) => format!("{} tokens", text.measure.tokens),
+        None => format!("{sentences} sentence pairs"),
+    };
     writeln!(
         out,
-        "{}: {:?}, {heads} heads, {experts} experts per attention; {} {}: {sentences} sentence pairs",
-        found.model, found.system, found.data, found.split
+        "{}: {:?}, {heads} heads, {experts} experts per attention; {place}: {read}",
+        found.model, found.system
     )?;
+    if let Some(text) = &analysis.text {
+        text_read(out, text)?;
+    }
     if *skipped > 0 {
         writeln!(out, "  {skipped} pairs are longer than model.max_positions and are left out")?;
     }
@@ -42,6 +51,22 @@ pub(super) fn print(out: &mut impl Write, found: &Found) -> Result<()> {
     Ok(())
 }
 
+/// How a text was read: numbers that depend on it are worth nothing without.
+fn text_read(out: &mut impl Write, text: &TextRead) -> Result<()> {
+    let TextRead { measure, tokens_per_sample, context_window, .. } = text;
+    writeln!(
+        out,
+        "  read in blocks of {tokens_per_sample} with {context_window} tokens of context; each token counts once, ends of {} \
+         lines counted ({} tokens are <unk>)",
+        measure.lines, measure.unknown
+    )?;
+    writeln!(
+        out,
+        "  mixture: perplexity per token {:.2}, per word {:.2} ({} words)",
+        text.ppl_per_token, text.ppl_per_word, measure.words
+    )
+}
+
 fn entropies(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
     writeln!(
         out,
@@ -56,6 +81,7 @@ fn entropies(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
     for report in &analysis.attentions {
         let rows = match report.rows {
             Rows::Sentences => "sentences",
+            Rows::Positions if analysis.text.is_some() => "positions",
             Rows::Positions => "target positions",
         };
         writeln!(
@@ -73,7 +99,9 @@ fn entropies(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
     for (name, mean) in
         [("encoder", means.encoder), ("decoder", means.decoder), ("cross", means.cross), ("all", means.all)]
     {
-        if let Some(mean) = mean {
+        // A language model has one stack only.
+        let alone = analysis.text.is_some() && name != "all";
+        if let Some(mean) = mean.filter(|_| !alone) {
             writeln!(out, "  {:<12} {mean:>8.3}", format!("mean {name}"))?;
         }
     }
@@ -125,12 +153,16 @@ fn words(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
 }
 
 fn one_expert(out: &mut impl Write, scores: &OneExpert) -> Result<()> {
-    writeln!(
-        out,
-        "\none expert per attention (BLEU, fairseq's, on whitespace tokens with pieces joined; beam {})",
-        scores.beam
-    )?;
-    writeln!(out, "  {:<34} {:>14} {:>12}", "experts", "BLEU", "difference")?;
+    let (unit, meaning) = match scores.metric {
+        Metric::Bleu { beam } => {
+            ("BLEU", format!("BLEU, fairseq's, on whitespace tokens with pieces joined; beam {beam}"))
+        }
+        Metric::PerplexityPerWord => {
+            ("perplexity", "perplexity per word, lower is better; random ones are drawn per block".to_owned())
+        }
+    };
+    writeln!(out, "\none expert per attention ({meaning})")?;
+    writeln!(out, "  {:<34} {:>14} {:>12}", "experts", unit, "difference")?;
     writeln!(out, "  {:<34} {:>14.2}", "mixture", scores.mixture)?;
     if let Some(argmax) = scores.argmax {
         writeln!(out, "  {:<34} {argmax:>14.2} {:>+12.2}", "the gates' favourite", argmax - scores.mixture)?;

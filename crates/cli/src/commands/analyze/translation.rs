@@ -1,0 +1,69 @@
+//! A translation model on sentence pairs.
+
+use anyhow::{Context, Result, bail, ensure};
+use mae_data::ParallelDataset;
+use mae_data::pairs::detect_languages;
+use mae_eval::analysis::{analyse, one_expert};
+use mae_model::folder::ModelFolder;
+use mae_train::finetune::dictionary_fault;
+
+use super::{Args, Found};
+use crate::progress;
+
+/// Everything there is to find.
+pub(super) fn find(args: &Args) -> Result<Found> {
+    let beam = args.beam.unwrap_or(5);
+    ensure!(beam > 0, "--beam 0 finds nothing; it must be at least 1");
+    let name = args.model.display();
+    ensure!(
+        args.text.is_none(),
+        "{name} is a translation model, --text is for language models: give it --data"
+    );
+    ensure!(
+        !args.blocks.given(),
+        "{name} is a translation model; --tokens-per-sample, --context-window, --sample-break-mode and --max-tokens are for \
+         language models"
+    );
+    let folder =
+        ModelFolder::load(&args.model, &args.device.open()?).with_context(|| format!("model {name}"))?;
+    let system = folder.model.config().mixture.system;
+    args.check_system(system)?;
+    let data = open(args, &folder)?;
+    let ModelFolder { model, codes, .. } = folder;
+    let bar = progress::bar(data.len() as u64, "Reading gates");
+    let analysis = analyse(&model, &data, codes.as_ref(), args.options(), |done| bar.set_position(done))?;
+    bar.finish_and_clear();
+    if analysis.sentences == 0 {
+        bail!("{} has no sentence pairs that fit into the model", args.split());
+    }
+    let one_expert = if args.one_expert {
+        let random = args.random();
+        let translations = 1 + random.evaluations(system.is_gated());
+        let bar = progress::bar(translations as u64, "Translating the split");
+        let scores = one_expert::evaluate(&model, &data, codes.as_ref(), (beam, random), || bar.inc(1))?;
+        bar.finish_and_clear();
+        Some(scores)
+    } else {
+        None
+    };
+    Ok(args.found(system, analysis, one_expert))
+}
+
+/// The split, which must have been made with the model's dictionaries.
+fn open(args: &Args, folder: &ModelFolder) -> Result<ParallelDataset> {
+    let path = args.data.as_ref().context("--data is missing")?;
+    let (from, to) = match (&args.source_lang, &args.target_lang) {
+        (Some(from), Some(to)) => (from.clone(), to.clone()),
+        _ => detect_languages(path)?,
+    };
+    let data = ParallelDataset::open(path, args.split(), &from, &to)?;
+    let faults = [
+        dictionary_fault("source", &folder.source, &data.src_vocab),
+        dictionary_fault("target", &folder.target, &data.tgt_vocab),
+    ];
+    let faults: Vec<String> = faults.into_iter().flatten().collect();
+    if !faults.is_empty() {
+        bail!("{} was not made for {}:\n  {}", path.display(), args.model.display(), faults.join("\n  "));
+    }
+    Ok(data)
+}

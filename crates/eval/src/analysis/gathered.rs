@@ -1,0 +1,114 @@
+//! One attention while a data set is read, and what all of them come to.
+
+use mae_model::experts::Experts;
+
+use super::collapse::{Sharing, Verdict, entropy_of, experts_in_use};
+use super::pmi::{Together, Words};
+use super::tally::Tally;
+use super::{Analysis, AttentionReport, Kind, MeanEntropy, Options, Rows, Sentence};
+use crate::gates::BatchGates;
+
+/// One attention while a data set is read.
+pub(super) struct Gathered {
+    attention: String,
+    /// Which attention of its layer.
+    pub(super) kind: Kind,
+    rows: Rows,
+    /// Sums over its gates.
+    pub(super) tally: Tally,
+    /// Words and who led.
+    pub(super) together: Together,
+}
+
+impl Gathered {
+    /// Nothing read yet of the attention that `gate` belongs to; its experts are M `[E, H]`.
+    pub(super) fn new(gate: &BatchGates, matrix: &[f32]) -> Self {
+        Self {
+            attention: gate.attention.clone(),
+            kind: kind_of(&gate.attention),
+            rows: if gate.per_sentence { Rows::Sentences } else { Rows::Positions },
+            tally: Tally::new(matrix, gate.experts),
+            together: Together::new(gate.experts),
+        }
+    }
+
+    /// What its gates do; `part` names the stack it is in.
+    pub(super) fn report(&self, part: &str, words: &Words, options: Options) -> AttentionReport {
+        let Self { attention, kind, rows, tally, together } = self;
+        let layer =
+            attention.split('.').nth(2).and_then(|number| number.parse::<usize>().ok()).unwrap_or(0) + 1;
+        let (entropy, leads, mean_gate) = (tally.entropy(), tally.leads(), tally.mean_gate());
+        AttentionReport {
+            attention: attention.clone(),
+            label: format!("{part} {layer}"),
+            kind: *kind,
+            layer,
+            rows: *rows,
+            count: tally.rows(),
+            entropy,
+            // Below 0 by rounding only.
+            information: (entropy_of(&mean_gate) - entropy).max(0.0),
+            sharing: Sharing::of(entropy, &leads, &mean_gate),
+            experts_in_use: experts_in_use(&mean_gate),
+            leads,
+            mean_gate,
+            head_weights: tally.head_weights(),
+            words: together.associations(words, options.min_count, options.top_words),
+        }
+    }
+}
+
+fn kind_of(attention: &str) -> Kind {
+    if attention.starts_with("encoder.") {
+        Kind::Encoder
+    } else if attention.ends_with(".encoder_attn") {
+        Kind::Cross
+    } else {
+        Kind::Decoder
+    }
+}
+
+/// A gate to three decimals, for people to look at.
+pub(super) fn rounded(gate: &[f32]) -> Vec<f32> {
+    gate.iter().map(|&g| to_thousandths(g)).collect()
+}
+
+/// Three decimals.
+pub(super) fn to_thousandths(value: f32) -> f32 {
+    (value * 1000.0).round() / 1000.0
+}
+
+/// All attentions together; how much was read is left for the caller to say.
+pub(super) fn conclude(
+    experts: Experts,
+    reports: Vec<AttentionReport>,
+    examples: Vec<Sentence>,
+    options: Options,
+) -> Analysis {
+    let mean = |of: &dyn Fn(&AttentionReport) -> bool| {
+        let entropies: Vec<f64> = reports.iter().filter(|r| of(r)).map(|r| r.entropy).collect();
+        (!entropies.is_empty()).then(|| entropies.iter().sum::<f64>() / entropies.len() as f64)
+    };
+    let entropy = MeanEntropy {
+        encoder: mean(&|report| report.kind == Kind::Encoder),
+        decoder: mean(&|report| report.kind == Kind::Decoder),
+        cross: mean(&|report| report.kind == Kind::Cross),
+        all: mean(&|_| true),
+    };
+    let judged: Vec<(&str, Sharing)> =
+        reports.iter().map(|report| (report.label.as_str(), report.sharing)).collect();
+    Analysis {
+        experts: experts.count(),
+        heads: experts.heads,
+        left_out: experts.left_out(),
+        uniform_entropy: (experts.count() as f64).ln(),
+        sentences: 0,
+        skipped: 0,
+        text: None,
+        min_count: options.min_count,
+        entropy,
+        collapse: Verdict::of(&judged),
+        attentions: reports,
+        examples,
+    }
+}
