@@ -3,6 +3,7 @@
 
 use mae_data::vocab::PAD;
 use mae_engine::{Params, Result, Rng, Stream};
+use rayon::prelude::*;
 
 /// Fills all parameters.
 pub fn initialise(params: &mut Params, seed: u64) -> Result<()> {
@@ -18,8 +19,9 @@ pub fn initialise(params: &mut Params, seed: u64) -> Result<()> {
 
 fn values(name: &str, shape: &[usize], fan_in: usize, stream: Stream) -> Vec<f32> {
     let count: usize = shape.iter().product();
-    let uniform =
-        |bound: f32| (0..count).map(|i| bound * (2.0 * stream.uniform(i as u32, 0) - 1.0)).collect();
+    // Each value is a function of its place, so threads may share the work.
+    let places = || (0..count as u32).into_par_iter();
+    let uniform = |bound: f32| places().map(|i| bound * (2.0 * stream.uniform(i, 0) - 1.0)).collect();
     let is = |suffix: &str| name.ends_with(suffix);
     // Xavier: √(6/(fan_in + fan_out)).
     let xavier = |gain: f32| gain * (6.0 / (shape[0] + shape[shape.len() - 1]) as f32).sqrt();
@@ -28,7 +30,7 @@ fn values(name: &str, shape: &[usize], fan_in: usize, stream: Stream) -> Vec<f32
     let is_band = name.contains("embed_tokens.embeddings.") && is(".0.weight");
     if is("embed_tokens.weight") || is("embed_out") || is_band {
         let deviation = (shape[1] as f32).powf(-0.5);
-        let mut values: Vec<f32> = (0..count).map(|i| deviation * stream.normal(i as u32, 0)).collect();
+        let mut values: Vec<f32> = places().map(|i| deviation * stream.normal(i, 0)).collect();
         if is("embed_tokens.weight") || is("embeddings.0.0.weight") {
             values[PAD as usize * shape[1]..][..shape[1]].fill(0.0);
         }
