@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use self::layers::{arch, merge, merged, table_of, unknown_keys};
-pub use self::layers::{assignment, task};
+pub use self::layers::{assignment, suggestion, task};
 use crate::{Error, Result};
 
 /// How a model is trained.

@@ -213,14 +213,14 @@ impl<M: Model> Trainer<'_, M> {
         if train.validate_interval > 0 && state.epoch.is_multiple_of(train.validate_interval) {
             self.validate(state, tell)?;
         }
-        let finished = state.epoch;
+        // Before `checkpoint_last`: a run that is killed between the two makes it again.
+        if train.keep_last_epochs > 0 {
+            let name = format!("checkpoint{}", state.epoch);
+            self.keep(name, train.keep_last_epochs, kept::prune_epochs)?;
+        }
         state.epoch += 1;
         state.position = 0;
         self.save(state, tell)?;
-        if train.keep_last_epochs > 0 {
-            let name = format!("checkpoint{finished}");
-            self.keep(name, train.keep_last_epochs, kept::prune_epochs)?;
-        }
         Ok(None)
     }
 

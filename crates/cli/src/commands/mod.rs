@@ -17,6 +17,7 @@ pub mod prepare;
 pub mod preprocess;
 pub mod quickstart;
 pub mod report;
+pub mod reproduce;
 pub mod score;
 pub mod tokenize;
 pub mod train;
