@@ -48,6 +48,7 @@ enum Command {
     Analyze(commands::analyze::Args),
     Report(commands::report::Args),
     Reproduce(commands::reproduce::Args),
+    Transfer(commands::transfer::Args),
     Bench(commands::bench::Args),
     Doctor(commands::doctor::Args),
 }
@@ -139,6 +140,7 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Reproduce(args) => commands::reproduce::run(args),
+        Command::Transfer(args) => commands::transfer::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
     })

@@ -21,4 +21,5 @@ pub mod reproduce;
 pub mod score;
 pub mod tokenize;
 pub mod train;
+pub mod transfer;
 pub mod validate;

@@ -20,6 +20,7 @@ use mae_model::folder::{ModelFolder, write_aside};
 use mae_model::lm::LmFolder;
 use mae_model::{ExpertMode, Translator};
 use mae_train::TrainConfig;
+use mae_train::finetune::dictionary_fault;
 use mae_train::validate::development_loss;
 
 use super::result::{Development, Gates, OneExpert, Predicted, Translated};
@@ -147,8 +148,20 @@ pub fn translation(
     config: &TrainConfig,
     device: &Device,
 ) -> Result<TranslationFound> {
-    let ModelFolder { model, codes, .. } = ModelFolder::load(model, device)?;
+    let path = model;
+    let ModelFolder { model, codes, source, target } = ModelFolder::load(path, device)?;
     let data = pairs(sets, &test.split)?;
+    let faults = [
+        dictionary_fault("source dictionaries", &source, &data.src_vocab),
+        dictionary_fault("target dictionaries", &target, &data.tgt_vocab),
+    ];
+    if let Some(fault) = faults.into_iter().flatten().next() {
+        bail!(
+            "{} was not made for {}: {fault}; prepare it with the model's dictionaries and codes",
+            sets.folder.display(),
+            path.display()
+        );
+    }
     let codes = codes.as_ref();
     let options = SearchOptions { beam: test.beam, lenpen: test.lenpen, ..SearchOptions::default() };
     let tokens = translate(&model, &data.src, (&data.tgt_vocab, codes), &options, &ExpertMode::Mix)?;

@@ -10,8 +10,10 @@
 //! | `result` | what is known about a finished run, as `result.json` |
 //! | `compare` | means and deviations over seeds, differences to the baseline and how far to trust them |
 //! | `table` | the comparison for people |
+//! | `transfer`, `curves` | the transfer study: methods × parts of the data; its table and figure |
 
 pub mod compare;
+pub mod curves;
 pub mod lock;
 mod measure;
 pub mod result;
@@ -19,3 +21,4 @@ pub mod runner;
 pub mod sitting;
 pub mod study;
 pub mod table;
+pub mod transfer;

@@ -66,7 +66,6 @@ pub struct Job {
 pub enum Work {
     /// A model is trained, with the configuration of these layers.
     Train(Vec<Table>),
-    #[expect(dead_code, reason = "transfer studies will measure models that are not trained")]
     /// The model of this folder is measured as it is.
     Measure(PathBuf),
 }

@@ -113,6 +113,21 @@ impl Default for Translation {
     }
 }
 
+impl Translation {
+    /// Whether it makes sense.
+    pub fn check(&self) -> Result<()> {
+        ensure!(self.beam > 0, "translation.beam = 0 finds nothing; it must be at least 1");
+        if !self.language.is_empty() {
+            self.language.parse::<Lang>().context("translation.language")?;
+        }
+        ensure!(
+            self.language.is_empty() == self.reference.is_empty(),
+            "translation.language and translation.reference go together: sacreBLEU needs plain text on both sides"
+        );
+        Ok(())
+    }
+}
+
 /// How a language model is measured: fairseq's context window.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -203,28 +218,16 @@ impl Study {
         ensure!(!self.seeds.is_empty(), "`seeds` is empty; at least one is needed, as in seeds = [1]");
         let test = self.test()?;
         for (i, system) in self.systems.iter().enumerate() {
-            let name = &system.name;
-            let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
-            ensure!(
-                !name.is_empty() && !name.starts_with('.') && name.chars().all(plain),
-                "system `{name}`: names become folders and have letters, digits and . _ + - only"
-            );
-            let twice = self.systems[..i].iter().any(|other| other.name == *name);
-            ensure!(!twice, "two systems are called `{name}`");
+            check_name(&system.name)?;
+            let twice = self.systems[..i].iter().any(|other| other.name == system.name);
+            ensure!(!twice, "two systems are called `{}`", system.name);
         }
         let names = || self.systems.iter().map(|system| &system.name);
         if !self.baseline.is_empty() && !names().any(|name| *name == self.baseline) {
             bail!("baseline = \"{0}\" is no system{1}", self.baseline, suggestion(&self.baseline, names()));
         }
         if let Test::Translation(test) = &test {
-            ensure!(test.beam > 0, "translation.beam = 0 finds nothing; it must be at least 1");
-            if !test.language.is_empty() {
-                test.language.parse::<Lang>().context("translation.language")?;
-            }
-            ensure!(
-                test.language.is_empty() == test.reference.is_empty(),
-                "translation.language and translation.reference go together: sacreBLEU needs plain text on both sides"
-            );
+            test.check()?;
         }
         Ok(())
     }
@@ -299,11 +302,23 @@ impl Study {
     }
 }
 
-fn train_keys(keys: Table) -> Table {
+/// Names of systems and methods become those of folders.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+    ensure!(
+        !name.is_empty() && !name.starts_with('.') && name.chars().all(plain),
+        "`{name}`: names become folders and have letters, digits and . _ + - only"
+    );
+    Ok(())
+}
+
+/// Keys of `[train]` as a layer.
+pub(super) fn train_keys(keys: Table) -> Table {
     Table::from_iter([("train".to_owned(), Value::Table(keys))])
 }
 
-fn whole(number: u64) -> Result<Value> {
+/// A number as TOML has it.
+pub(super) fn whole(number: u64) -> Result<Value> {
     Ok(Value::Integer(i64::try_from(number).with_context(|| format!("{number} is too large"))?))
 }
 

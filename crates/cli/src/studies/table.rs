@@ -8,7 +8,8 @@ use super::compare::{Comparison, Row, Score};
 use super::study::Study;
 use crate::columns::{duration, print_columns};
 
-const NONE: &str = "–";
+/// Stands where there is nothing.
+pub const NONE: &str = "–";
 
 /// Prints the tables, with the caveat as caption. `missing` are the runs that are not done yet.
 pub fn print(
