@@ -86,6 +86,8 @@ impl Sitting<'_> {
             } else {
                 String::new()
             };
+            // What the run before has left free.
+            device.trim();
             eprintln!("mae: run {} of {}: {}{rest}", i + 1, jobs.len(), job.name);
             match runner.run(job) {
                 Ok(Ended::Done(result)) => seconds.push(result.wall_seconds),
@@ -98,6 +100,10 @@ impl Sitting<'_> {
                     ));
                 }
                 Err(error) => failures.push(format!("{}: {error:#}", self.out.join(&job.name).display())),
+            }
+            // A GPU that has failed does nothing more in this process.
+            if device.check().is_err() {
+                break;
             }
         }
         if stop.is_due() {
