@@ -17,9 +17,9 @@ use crate::device::DeviceArgs;
 use crate::page::{self, page};
 use crate::studies::curves::{self, Point};
 use crate::studies::lock;
+use crate::studies::protocol::Test;
 use crate::studies::result::{RunResult, commit};
 use crate::studies::sitting::Sitting;
-use crate::studies::study::Test;
 use crate::studies::transfer::Plan;
 use crate::training::material::Sets;
 

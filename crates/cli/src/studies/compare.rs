@@ -13,9 +13,11 @@ use mae_eval::metric::{Counted, Metric};
 use mae_eval::significance::{Resampling, paired_bootstrap};
 use serde::Serialize;
 
-use super::measure::{self, PLAIN, TOKENS, bleu_configs};
+use super::measure::bleu_configs;
+use super::protocol::{Test, Translation};
+use super::references::{self, PLAIN, TOKENS};
 use super::result::RunResult;
-use super::study::{Study, Test, Translation};
+use super::study::Study;
 
 /// Which score systems are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -191,13 +193,13 @@ impl<'a> Counts<'a> {
         let [tokenised, plain] = bleu_configs(test);
         let ([reference, file], config) =
             if score == Score::Bleu { (PLAIN, plain) } else { (TOKENS, tokenised) };
-        let references = measure::lines_of(&out.join(reference))?;
-        Ok(references.map(|references| Self { out, metric: Metric::Bleu(config), file, references }))
+        let lines = references::lines_of(&out.join(reference))?;
+        Ok(lines.map(|references| Self { out, metric: Metric::Bleu(config), file, references }))
     }
 
     fn of(&self, run: &RunResult) -> Result<Option<Counted>> {
         let path = self.out.join(folder_name(&run.system, run.seed)).join(self.file);
-        let Some(lines) = measure::lines_of(&path)?.filter(|lines| lines.len() == self.references.len())
+        let Some(lines) = references::lines_of(&path)?.filter(|lines| lines.len() == self.references.len())
         else {
             return Ok(None);
         };

@@ -11,10 +11,10 @@ use mae_train::config::task;
 use toml::Table;
 
 use super::lock;
-use super::measure::References;
+use super::protocol::Test;
+use super::references::References;
 use super::result::RunResult;
 use super::runner::{Ended, Job, Runner, Work};
-use super::study::Test;
 use crate::columns::duration;
 use crate::device::DeviceArgs;
 use crate::runs::changes::flat;

@@ -10,8 +10,9 @@ use mae_train::config::{Free, suggestion};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use super::protocol::Translation;
 use super::runner::{Job, Work};
-use super::study::{Translation, check_name, train_keys, whole};
+use super::study::{check_name, train_keys, whole};
 
 /// The plan that comes with the program.
 const PLAN: &str = include_str!("../../../../configs/studies/transfer.toml");
