@@ -107,6 +107,7 @@ fn a_study_from_training_to_significance() {
     assert!(told.stderr.contains("run 4 of 4: mae7-2"), "{}", told.stderr);
     // All the seeds of a system agree with its row, and scores with `mae score`.
     let study = json(&place.path("out/study.json"));
+    assert!(study["command"].as_str().unwrap().starts_with("mae reproduce tiny.toml --data bin"), "{study}");
     let runs = study["runs"].as_array().unwrap();
     let names: Vec<String> = runs.iter().map(|run| format!("{}-{}", run["system"], run["seed"])).collect();
     assert_eq!(names, ["\"base\"-1", "\"base\"-2", "\"mae7\"-1", "\"mae7\"-2"]);

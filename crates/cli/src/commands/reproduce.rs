@@ -14,7 +14,7 @@ use toml::Table;
 use super::generate::unless_nobody_reads;
 use crate::device::DeviceArgs;
 use crate::studies::compare::{Comparison, compare, folder_name};
-use crate::studies::result::{RunResult, commit};
+use crate::studies::result::{RunResult, command, commit};
 use crate::studies::runner::{Job, Work};
 use crate::studies::sitting::Sitting;
 use crate::studies::study::{self, Study};
@@ -126,7 +126,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let (runs, missing) = gather(&study, out)?;
     let comparison = compare(&study, out, &runs)?;
     let record = Record {
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: command(),
         version: env!("CARGO_PKG_VERSION"),
         commit: commit(),
         study: &study,

@@ -18,7 +18,7 @@ use crate::page::{self, page};
 use crate::studies::curves::{self, Point};
 use crate::studies::lock;
 use crate::studies::protocol::Test;
-use crate::studies::result::{RunResult, commit};
+use crate::studies::result::{RunResult, command, commit};
 use crate::studies::sitting::Sitting;
 use crate::studies::transfer::Plan;
 use crate::training::material::Sets;
@@ -132,7 +132,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let missing: Vec<String> = wanted.into_iter().filter(|name| !results.contains_key(name)).collect();
     let points = curves::points(&plan, &results);
     let record = Record {
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: command(),
         version: env!("CARGO_PKG_VERSION"),
         commit: commit(),
         plan: &plan,

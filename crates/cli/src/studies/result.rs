@@ -150,3 +150,8 @@ impl RunResult {
 pub fn commit() -> Option<String> {
     std::env::var("MAE_COMMIT").ok().filter(|commit| !commit.is_empty())
 }
+
+/// The command that was given, as one would type it.
+pub fn command() -> String {
+    std::iter::once("mae".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
+}
