@@ -1,5 +1,6 @@
 //! The `mae` program: parses the command line, calls the libraries, turns errors into one message and exit code 1.
 
+mod columns;
 mod commands;
 mod device;
 mod page;
@@ -8,6 +9,8 @@ mod quickstart;
 mod recipes;
 mod runs;
 mod stream;
+mod studies;
+mod training;
 
 use clap::{Parser, Subcommand};
 
@@ -44,6 +47,8 @@ enum Command {
     Average(commands::average::Args),
     Analyze(commands::analyze::Args),
     Report(commands::report::Args),
+    Reproduce(commands::reproduce::Args),
+    Transfer(commands::transfer::Args),
     Bench(commands::bench::Args),
     Doctor(commands::doctor::Args),
 }
@@ -134,6 +139,8 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Average(args) => commands::average::run(args),
         Command::Analyze(args) => commands::analyze::run(args),
         Command::Report(args) => commands::report::run(args),
+        Command::Reproduce(args) => commands::reproduce::run(args),
+        Command::Transfer(args) => commands::transfer::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
     })

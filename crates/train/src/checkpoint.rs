@@ -218,20 +218,31 @@ pub fn load_last<M: Model>(run: &Path, learner: &mut Learner<M>, resets: Resets)
     if !resets.optimizer {
         load_moments(&last.join(MOMENTS), learner)?;
     }
-    let path = last.join(STATE);
-    let json = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
-    let damaged =
-        |e| format!("{e}: the file is damaged; go on from another checkpoint, or choose another --save-dir");
-    let mut state: RunState = serde_json::from_str(&json).map_err(|e| fault(&path, damaged(e)))?;
-    if state.format != STATE_FORMAT {
-        return Err(fault(
-            &path,
-            format!("format {} is not known; this program reads {STATE_FORMAT}", state.format),
-        ));
-    }
+    let mut state = read_state(&last)?;
     resets.apply(&mut state);
     learner.set_counters(state.counters);
     Ok(Some(state))
+}
+
+/// Where the run in a folder stands: the state of its `checkpoint_last`, if there is one.
+pub fn state(run: &Path) -> Result<Option<RunState>> {
+    find(run, LAST)?.map(|last| read_state(&last)).transpose()
+}
+
+fn read_state(last: &Path) -> Result<RunState> {
+    let path = last.join(STATE);
+    let fault = |message: String| Error::Checkpoint { path: path.clone(), message };
+    let json = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+    let damaged =
+        |e| format!("{e}: the file is damaged; go on from another checkpoint, or choose another --save-dir");
+    let state: RunState = serde_json::from_str(&json).map_err(|e| fault(damaged(e)))?;
+    if state.format != STATE_FORMAT {
+        return Err(fault(format!(
+            "format {} is not known; this program reads {STATE_FORMAT}",
+            state.format
+        )));
+    }
+    Ok(state)
 }
 
 /// A run goes on only with the dictionaries that it began with: ids would mean other words.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use self::layers::{arch, merge, merged, table_of, unknown_keys};
-pub use self::layers::{assignment, task};
+pub use self::layers::{assignment, suggestion, task};
 use crate::{Error, Result};
 
 /// How a model is trained.
@@ -89,6 +89,8 @@ pub struct TrainConfig {
     pub gate_every_updates: u64,
     /// Validate every so many epochs; 0: never.
     pub validate_interval: u64,
+    /// Save every so many epochs; 0: by updates only, and at the end.
+    pub save_interval: u64,
     /// Validate and save every so many updates as well; 0: at epochs only.
     pub save_interval_updates: u64,
     /// What the best checkpoint is best at.
@@ -240,6 +242,7 @@ impl Default for TrainConfig {
             gate_every_epochs: 5,
             gate_every_updates: 0,
             validate_interval: 1,
+            save_interval: 1,
             save_interval_updates: 0,
             best_checkpoint_metric: Metric::Loss,
             patience: 0,

@@ -210,16 +210,26 @@ impl<M: Model> Trainer<'_, M> {
         if outcome.is_some() {
             return Ok(outcome);
         }
-        if train.validate_interval > 0 && state.epoch.is_multiple_of(train.validate_interval) {
+        let every = |interval: u64, number: u64| interval > 0 && number.is_multiple_of(interval);
+        let over = |limit: u64, number: u64| limit > 0 && number >= limit;
+        let updates = state.counters.updates;
+        let by_update = train.save_interval_updates > 0
+            && (every(train.save_interval_updates, updates)
+                || over(train.max_epoch, state.epoch)
+                || over(train.max_update, updates));
+        if every(train.validate_interval, state.epoch) || by_update {
             self.validate(state, tell)?;
         }
-        let finished = state.epoch;
+        let saves = every(train.save_interval, state.epoch) || by_update;
+        // Before `checkpoint_last`: a run that is killed between the two makes it again.
+        if saves && train.keep_last_epochs > 0 {
+            let name = format!("checkpoint{}", state.epoch);
+            self.keep(name, train.keep_last_epochs, kept::prune_epochs)?;
+        }
         state.epoch += 1;
         state.position = 0;
-        self.save(state, tell)?;
-        if train.keep_last_epochs > 0 {
-            let name = format!("checkpoint{finished}");
-            self.keep(name, train.keep_last_epochs, kept::prune_epochs)?;
+        if saves || self.reason_to_stop(state).is_some() {
+            self.save(state, tell)?;
         }
         Ok(None)
     }

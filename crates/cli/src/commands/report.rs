@@ -9,6 +9,7 @@ use mae_model::folder::write_aside;
 use serde::Serialize;
 
 use super::generate::unless_nobody_reads;
+use crate::columns::{duration, print_columns};
 use crate::page::{self, page};
 use crate::runs::changes::{Change, changes};
 use crate::runs::chart::{Frame, draw};
@@ -170,15 +171,6 @@ fn table(summaries: &[Summary]) -> Table {
     Table { headings, rows: summaries.iter().map(row).collect() }
 }
 
-fn duration(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
-    match (whole / 3600, whole / 60 % 60, whole % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s} s"),
-        (h, m, _) => format!("{h} h {m} min"),
-    }
-}
-
 fn print(out: &mut impl Write, runs: &[Run], table: &Table, changes: &[Change]) -> io::Result<()> {
     writeln!(out, "{NOTE}\n")?;
     let headings: Vec<String> = table.headings.iter().map(ToString::to_string).collect();
@@ -201,24 +193,6 @@ fn print(out: &mut impl Write, runs: &[Run], table: &Table, changes: &[Change]) 
         if let Some(note) = &run.note {
             writeln!(out, "{}: {note}", run.name)?;
         }
-    }
-    Ok(())
-}
-
-/// Rows of cells, each column as wide as it must be; the first to the left, the others to the right.
-fn print_columns<'a>(
-    out: &mut impl Write,
-    rows: impl Iterator<Item = &'a Vec<String>> + Clone,
-) -> io::Result<()> {
-    let columns = rows.clone().map(Vec::len).max().unwrap_or(0);
-    let width = |i: usize| rows.clone().map(|row| row[i].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows.clone() {
-        let cell = |(i, cell): (usize, &String)| match i {
-            0 => format!("{cell:<0$}", widths[0]),
-            i => format!("{cell:>0$}", widths[i]),
-        };
-        writeln!(out, "  {}", row.iter().enumerate().map(cell).collect::<Vec<_>>().join("  "))?;
     }
     Ok(())
 }

@@ -1,28 +1,24 @@
 //! `mae train`: a binarised folder and a recipe in, checkpoints out.
 
-mod display;
 mod flags;
-mod material;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use mae_data::TextDataset;
-use mae_engine::Device;
-use mae_model::folder::{self, Task};
-use mae_model::{Config, Model};
+use mae_model::Config;
+use mae_model::folder::Task;
 use mae_train::config::{assignment, task};
-use mae_train::{Learner, Outcome, RunConfig, Trainer};
+use mae_train::{Outcome, RunConfig};
 use toml::Table;
 
-use self::display::Display;
 use self::flags::{Flags, ResetFlags};
-use self::material::{Material, Pairs, Text};
 use crate::device::DeviceArgs;
 use crate::recipes;
+use crate::training::display::{Display, To};
+use crate::training::material::{Material, Pairs, Sets, Text};
+use crate::training::{ConfigOf, Session, Stop, introduction};
 
 /// Train a translation model or a language model.
 ///
@@ -79,6 +75,9 @@ pub struct Args {
     /// Write TensorBoard's event files to this folder, in train/ and valid/.
     #[arg(long, value_name = "DIR")]
     tensorboard_logdir: Option<PathBuf>,
+    /// Stop and save after so many minutes; the same command goes on.
+    #[arg(long, value_name = "MINUTES")]
+    stop_after: Option<f64>,
     /// Write events as JSON lines to standard output instead of progress bars.
     #[arg(long)]
     json: bool,
@@ -150,72 +149,40 @@ fn resolve<C: Config>(args: &Args, mut layers: Vec<Table>) -> Result<RunConfig<C
 
 /// Resolves the configuration, then trains on what it finds in the folder.
 fn train<D: Material>(args: &Args, layers: Vec<Table>) -> Result<ExitCode> {
-    let config: RunConfig<<D::Model as Model>::Config> = resolve(args, layers)?;
+    let config: ConfigOf<D> = resolve(args, layers)?;
     let Some(data) = args.data.as_deref().filter(|_| !args.dry_run) else {
         print!("{}", config.to_toml());
         return Ok(ExitCode::SUCCESS);
     };
-    let material = D::open(args, data, &config.train)?;
-    if train_and_show(args, data, config, &material)? == Outcome::Interrupted {
-        eprintln!("mae: stopped and saved; the same command goes on from here");
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn train_and_show<D: Material>(
-    args: &Args,
-    data: &Path,
-    config: RunConfig<<D::Model as Model>::Config>,
-    material: &D,
-) -> Result<Outcome> {
     let resets = args.resets.resets();
     ensure!(
         config.train.finetune_from_model.is_empty() || resets.names().is_empty(),
         "--finetune-from-model begins everything but the weights anew: leave --reset-* out"
     );
+    let languages = args.source_lang.as_deref().zip(args.target_lang.as_deref());
+    let material = D::open(Sets { folder: data, languages, valid: &args.valid_subset }, &config.train)?;
     let device = args.device.open()?;
-    let model = material.model(&config.model, &device, config.train.seed)?;
-    if !args.json {
-        introduce(&config, &model, &material.size(config.train.subset), &device);
-    }
-    std::fs::create_dir_all(&args.save_dir)
-        .with_context(|| format!("--save-dir {}", args.save_dir.display()))?;
-    let record =
-        format!("# mae {}\n# data: {}\n\n{}", env!("CARGO_PKG_VERSION"), data.display(), config.to_toml());
-    folder::write_aside(&args.save_dir.join("run.toml"), record.as_bytes())?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // A second signal ends the process at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
-    let (train, valid) = material.corpora();
-    let trainer = Trainer {
-        learner: Learner::new(model, &config.train),
-        train,
-        valid,
-        text: material.text(),
-        folder: args.save_dir.clone(),
+    let to = if args.json { To::Json } else { To::Output };
+    let mut display = Display::new(&args.save_dir, device.is_gpu(), to);
+    let size = material.size(config.train.subset);
+    let introduced = config.clone();
+    let session = Session {
+        data,
+        material: &material,
+        device: &device,
+        folder: &args.save_dir,
         tensorboard: args.tensorboard_logdir.clone(),
         resets,
-        validator: material.validator(&config.train),
-        config,
-        stop: &stop,
-        writer: mae_train::checkpoint::Writer::new(),
+        stop: &Stop::new(args.stop_after)?,
     };
-    let mut display = Display::new(&args.save_dir, device.is_gpu(), args.json);
-    let (_, outcome) = trainer.run(|event| display.show(event))?;
-    Ok(outcome)
-}
-
-/// What is about to be trained.
-fn introduce<M: Model>(config: &RunConfig<M::Config>, model: &M, data: &str, device: &Device) {
-    let mixture = config.model.mixture();
-    let experts = mae_model::experts::Experts { heads: config.model.heads(), dropped: mixture.dropped_heads };
-    println!("{}: {:?}, {} experts per attention", config.model.name(), mixture.system, experts.count());
-    let all = model.params().count(mae_model::groups::trained());
-    let trained = model.params().count(config.train.free.groups());
-    let trained = if trained == all { String::new() } else { format!(" ({trained} of them trained)") };
-    println!("{all} parameters{trained}, {data}");
-    println!("{}", device.describe());
+    let introduce = |model: &D::Model| {
+        if !args.json {
+            println!("{}", introduction(&introduced, model, &size, &device));
+        }
+    };
+    let outcome = session.run(config, introduce, |event| display.show(event))?;
+    if outcome == Outcome::Interrupted {
+        eprintln!("mae: stopped and saved; the same command goes on from here");
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,8 @@ const STYLE: &str = include_str!("style.css");
 const COMMON: &str = include_str!("common.js");
 /// Draws what `mae analyze` found.
 pub const ANALYSIS: &str = include_str!("analysis.js");
+/// Draws what `mae transfer` found.
+pub const STUDY: &str = include_str!("study.js");
 /// Draws what `mae report` found.
 pub const REPORT: &str = include_str!("report.js");
 
@@ -64,7 +66,7 @@ mod tests {
     fn hostile_words_stay_data() {
         let words =
             ["</script><script>alert(1)</script>", "<!--", "a & b", "\u{2028}", "{{script}}", "\"'`\\"];
-        for script in [ANALYSIS, REPORT] {
+        for script in [ANALYSIS, REPORT, STUDY] {
             let page = page("<b>&\"", script, &words).unwrap();
             assert_eq!(data_of(&page), serde_json::json!(words));
             assert_eq!(page.matches("<script").count(), 2, "the data and the program");
@@ -75,7 +77,7 @@ mod tests {
 
     #[test]
     fn pages_need_nothing_else() {
-        for script in [ANALYSIS, REPORT] {
+        for script in [ANALYSIS, REPORT, STUDY] {
             let page = page("t", script, &0).unwrap();
             // Names of XML languages are no addresses to fetch.
             let page = page.replace("http://www.w3.org/2000/svg", "");
@@ -91,7 +93,7 @@ mod tests {
     /// Node checks the syntax where it is installed.
     #[test]
     fn scripts_parse() {
-        for script in [ANALYSIS, REPORT] {
+        for script in [ANALYSIS, REPORT, STUDY] {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("page.js");
             std::fs::write(&file, format!("{COMMON}\n{script}")).unwrap();

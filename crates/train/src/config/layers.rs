@@ -70,12 +70,17 @@ pub(super) fn unknown_keys(path: &str, table: &Table, known: &Table, faults: &mu
             (Value::Table(inner), Some(Value::Table(known))) => unknown_keys(&full, inner, known, faults),
             (_, Some(_)) => {}
             (_, None) => {
-                let nearest = known.keys().min_by_key(|candidate| distance(key, candidate));
-                let hint = nearest.map_or(String::new(), |name| format!("; did you mean `{name}`?"));
+                let hint = suggestion(key, known.keys());
                 faults.push(format!("unknown key `{full}`{hint}"));
             }
         }
     }
+}
+
+/// `; did you mean …?` with the name that is nearest to a wrong one; empty if there are no names.
+pub fn suggestion(wrong: &str, names: impl Iterator<Item = impl AsRef<str>>) -> String {
+    let nearest = names.min_by_key(|name| distance(wrong, name.as_ref()));
+    nearest.map_or(String::new(), |name| format!("; did you mean `{}`?", name.as_ref()))
 }
 
 /// Levenshtein's distance.

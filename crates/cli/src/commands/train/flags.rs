@@ -111,6 +111,9 @@ pub struct Flags {
     /// train.patience
     #[arg(long)]
     patience: Option<u64>,
+    /// train.save_interval: save every so many epochs
+    #[arg(long)]
+    save_interval: Option<u64>,
     /// train.save_interval_updates
     #[arg(long)]
     save_interval_updates: Option<u64>,
@@ -185,6 +188,7 @@ impl Flags {
             ("train.max_epoch", self.max_epoch.as_ref().map(|v| text(v))),
             ("train.max_update", self.max_update.as_ref().map(|v| text(v))),
             ("train.patience", self.patience.as_ref().map(|v| text(v))),
+            ("train.save_interval", self.save_interval.as_ref().map(|v| text(v))),
             ("train.save_interval_updates", self.save_interval_updates.as_ref().map(|v| text(v))),
             ("train.keep_last_epochs", self.keep_last_epochs.as_ref().map(|v| text(v))),
             ("train.keep_interval_updates", self.keep_interval_updates.as_ref().map(|v| text(v))),

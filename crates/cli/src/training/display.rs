@@ -8,23 +8,43 @@ use mae_train::memory::tokens_of;
 
 use crate::progress;
 
+/// Where it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// Standard output, for people.
+    Output,
+    /// Standard output, as JSON lines.
+    Json,
+    /// Standard error, where standard output is for something else.
+    Errors,
+}
+
 /// What people see of a run.
 pub struct Display<'a> {
-    json: bool,
+    to: To,
     gpu: bool,
     bar: ProgressBar,
     folder: &'a Path,
 }
 
 impl<'a> Display<'a> {
-    /// Of a run in `folder`, on a GPU or not; as JSON lines or for people.
-    pub fn new(folder: &'a Path, gpu: bool, json: bool) -> Self {
-        Self { json, gpu, bar: ProgressBar::hidden(), folder }
+    /// Of a run in `folder`, on a GPU or not.
+    pub fn new(folder: &'a Path, gpu: bool, to: To) -> Self {
+        Self { to, gpu, bar: ProgressBar::hidden(), folder }
+    }
+
+    /// Says something, where it is for people.
+    pub fn say(&self, text: &str) {
+        match self.to {
+            To::Output => println!("{text}"),
+            To::Errors => eprintln!("{text}"),
+            To::Json => {}
+        }
     }
 
     /// Shows an event.
     pub fn show(&mut self, event: &Event) {
-        if self.json {
+        if self.to == To::Json {
             if !matches!(event, Event::Update { .. }) {
                 println!("{}", serde_json::to_string(event).expect("events can be written as JSON"));
             }
@@ -37,15 +57,15 @@ impl<'a> Display<'a> {
                 } else {
                     ""
                 };
-                println!("begins with the weights of {}{gates}", from.display());
+                self.say(&format!("begins with the weights of {}{gates}", from.display()));
             }
             Event::Reset { what } => eprintln!("mae: this run goes on without its {}", what.join(", ")),
-            Event::Memory(used) => println!(
+            Event::Memory(used) => self.say(&format!(
                 "the largest batch ({}) takes {:.2} GiB of {} memory, parameters and optimiser included",
                 tokens_of((used.source_tokens, used.target_tokens)),
                 used.bytes as f64 / (1u64 << 30) as f64,
                 if self.gpu { "GPU" } else { "main" }
-            ),
+            )),
             Event::Changed { lines } => {
                 eprintln!("mae: this run goes on with other choices than before: {}", lines.join("; "));
             }
@@ -69,7 +89,7 @@ impl<'a> Display<'a> {
                 );
                 self.bar.set_message(text.clone());
                 if self.bar.is_hidden() {
-                    println!("epoch {} update {}: {text}", line.epoch, line.num_updates);
+                    self.say(&format!("epoch {} update {}: {text}", line.epoch, line.num_updates));
                 }
             }
             Event::Valid(valid) => {
@@ -87,7 +107,7 @@ impl<'a> Display<'a> {
                 if valid.is_best {
                     text.push_str(&format!(" (best so far, saved in {})", self.folder.display()));
                 }
-                println!("{text}");
+                self.say(&text);
             }
             // The error that follows tells it.
             Event::NotFinite(_) | Event::Saved { .. } => {}

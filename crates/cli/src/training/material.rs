@@ -12,15 +12,34 @@ use mae_train::TrainConfig;
 use mae_train::checkpoint::TextSide;
 use mae_train::validate::Validator;
 
-use super::Args;
+/// Where the sets are.
+#[derive(Clone, Copy)]
+pub struct Sets<'a> {
+    /// A binarised folder.
+    pub folder: &'a Path,
+    /// Source and target language; found from the file names where not given.
+    pub languages: Option<(&'a str, &'a str)>,
+    /// The name of the development set.
+    pub valid: &'a str,
+}
+
+impl Sets<'_> {
+    /// Source and target language.
+    pub fn languages(&self) -> Result<(String, String)> {
+        match self.languages {
+            Some((source, target)) => Ok((source.to_owned(), target.to_owned())),
+            None => Ok(detect_languages(self.folder)?),
+        }
+    }
+}
 
 /// Training and development sets of one kind of model.
 pub trait Material: Sized {
     /// The kind of model.
     type Model: Model;
 
-    /// Opens the sets of a folder.
-    fn open(args: &Args, folder: &Path, config: &TrainConfig) -> Result<Self>;
+    /// Opens the sets.
+    fn open(sets: Sets<'_>, config: &TrainConfig) -> Result<Self>;
     /// A model for them with initial values.
     fn model(
         &self,
@@ -57,13 +76,10 @@ pub struct Pairs {
 impl Material for Pairs {
     type Model = Translator;
 
-    fn open(args: &Args, folder: &Path, _: &TrainConfig) -> Result<Self> {
-        let (source, target) = match (&args.source_lang, &args.target_lang) {
-            (Some(source), Some(target)) => (source.clone(), target.clone()),
-            _ => detect_languages(folder)?,
-        };
+    fn open(sets: Sets<'_>, _: &TrainConfig) -> Result<Self> {
+        let (folder, split) = (sets.folder, sets.valid);
+        let (source, target) = sets.languages()?;
         let train = ParallelDataset::open(folder, "train", &source, &target)?;
-        let split = &args.valid_subset;
         let valid = if IndexedDataset::exists(folder.join(format!("{split}.{source}-{target}.{source}"))) {
             Some(ParallelDataset::open(folder, split, &source, &target)?)
         } else {
@@ -111,7 +127,8 @@ pub struct Text {
 impl Material for Text {
     type Model = LanguageModel;
 
-    fn open(args: &Args, folder: &Path, config: &TrainConfig) -> Result<Self> {
+    fn open(sets: Sets<'_>, config: &TrainConfig) -> Result<Self> {
+        let (folder, split) = (sets.folder, sets.valid);
         let options = BlockOptions {
             tokens_per_sample: config.tokens_per_sample,
             context_window: 0,
@@ -119,7 +136,6 @@ impl Material for Text {
         };
         let lines = TextDataset::open(folder, "train")?;
         let train = Blocks::new(lines.lines.clone(), options)?;
-        let split = &args.valid_subset;
         let valid = if IndexedDataset::exists(folder.join(split)) {
             Some(Blocks::new(TextDataset::open(folder, split)?.lines, options)?)
         } else {

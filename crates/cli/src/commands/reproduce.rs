@@ -1,0 +1,231 @@
+//! `mae reproduce`: a table of the paper, or a study of one's own, from training to significance.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use mae_model::folder::write_aside;
+use mae_train::config::assignment;
+use serde::Serialize;
+use toml::Table;
+
+use super::generate::unless_nobody_reads;
+use crate::device::DeviceArgs;
+use crate::studies::compare::{Comparison, compare, folder_name};
+use crate::studies::result::{RunResult, command, commit};
+use crate::studies::runner::{Job, Work};
+use crate::studies::sitting::Sitting;
+use crate::studies::study::{self, Study};
+use crate::studies::{lock, table};
+use crate::training::material::Sets;
+
+/// Run a table of the paper, or a study of your own: train every system with every seed, measure, compare.
+///
+/// Does what is missing and no more: it can be stopped or killed at any time, and the same command goes on. A run that
+/// has a result.json is done, whatever else of it was deleted.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  mae reproduce --list
+  mae reproduce iwslt14 --data iwslt14/data-bin --out studies/iwslt14
+  mae reproduce europarl160k --data ep160/data-bin --out studies/ep160 --only base,mae7 --seeds 1 --stop-after 25
+  mae reproduce europarl160k --out studies/ep160 --table
+  mae reproduce my-study.toml --data data-bin --out studies/mine --json > study.json
+
+Several processes may work on one study with different --only or --seeds. What is measured, and how to write a study:
+docs/studies.md.")]
+pub struct Args {
+    /// The study: a name (--list) or a .toml file.
+    #[arg(required_unless_present = "list")]
+    study: Option<String>,
+    /// Print the names of all studies and exit.
+    #[arg(long)]
+    list: bool,
+    /// Folder that `mae prepare` or `mae preprocess` has written.
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["list", "table"])]
+    data: Option<PathBuf>,
+    /// Where runs and results go.
+    #[arg(long, value_name = "DIR", required_unless_present = "list")]
+    out: Option<PathBuf>,
+    /// Only these systems, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    only: Vec<String>,
+    /// These seeds instead of the study's, separated by commas.
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    seeds: Vec<u64>,
+    /// Epochs of every run instead of the study's.
+    #[arg(long, value_name = "N")]
+    max_epoch: Option<u64>,
+    /// Updates of every run instead of the study's.
+    #[arg(long, value_name = "N")]
+    max_update: Option<u64>,
+    /// Override any key of every run, as in train.max_tokens=8192; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
+    /// References of the test set as plain text, instead of the study's.
+    #[arg(long, value_name = "FILE")]
+    reference: Option<String>,
+    /// Do without sacreBLEU, which needs references as plain text.
+    #[arg(long, conflicts_with = "reference")]
+    tokenised_only: bool,
+    /// Source language [default: from the file names].
+    #[arg(short = 's', long, value_name = "LANG", requires = "target_lang")]
+    source_lang: Option<String>,
+    /// Target language [default: from the file names].
+    #[arg(short = 't', long, value_name = "LANG", requires = "source_lang")]
+    target_lang: Option<String>,
+    /// End this sitting after so many minutes: the current run is saved, the same command goes on.
+    #[arg(long, value_name = "MINUTES")]
+    stop_after: Option<f64>,
+    /// Keep the checkpoints of finished runs; otherwise only the measured model stays.
+    #[arg(long)]
+    keep_checkpoints: bool,
+    /// Run nothing; print the table of what is there.
+    #[arg(long)]
+    table: bool,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// What `--json` prints and study.json holds.
+#[derive(Serialize)]
+struct Record<'a> {
+    command: String,
+    version: &'static str,
+    commit: Option<String>,
+    study: &'a Study,
+    comparison: &'a Comparison,
+    missing: &'a [String],
+    runs: &'a [RunResult],
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode> {
+    if args.list {
+        study::list().iter().for_each(|(name, title)| println!("{name:<16}{title}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (Some(name), Some(out)) = (&args.study, &args.out) else { bail!("a study and --out are needed") };
+    let mut study = args.study(name)?;
+    let mut chosen = study.clone();
+    chosen.keep_only(&args.only)?;
+    if !args.seeds.is_empty() {
+        chosen.seeds.clone_from(&args.seeds);
+    }
+    let failures = if args.table {
+        study = chosen;
+        Vec::new()
+    } else {
+        args.sit(&chosen, out)?
+    };
+    // The table is that of all that is there, whoever made it.
+    let (runs, missing) = gather(&study, out)?;
+    let comparison = compare(&study, out, &runs)?;
+    let record = Record {
+        command: command(),
+        version: env!("CARGO_PKG_VERSION"),
+        commit: commit(),
+        study: &study,
+        comparison: &comparison,
+        missing: &missing,
+        runs: &runs,
+    };
+    let json = serde_json::to_string_pretty(&record)?;
+    if !args.table && !runs.is_empty() {
+        let _lock = lock::wait(out)?;
+        write_aside(&out.join("study.json"), json.as_bytes())?;
+    }
+    let mut text = Vec::new();
+    if args.json {
+        writeln!(text, "{json}")?;
+    } else {
+        table::print(&mut text, &study, &comparison, &missing)?;
+    }
+    let printed = std::io::stdout().write_all(&text);
+    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    unless_nobody_reads(printed.context("cannot write to standard output"))
+}
+
+/// Results that are there, system by system in the order of the study, with seeds of any study; and the names of the
+/// study's runs that are not done.
+fn gather(study: &Study, out: &Path) -> Result<(Vec<RunResult>, Vec<String>)> {
+    let mut seeds: BTreeMap<&str, BTreeSet<u64>> = study
+        .systems
+        .iter()
+        .map(|system| (system.name.as_str(), study.seeds.iter().copied().collect()))
+        .collect();
+    let there = std::fs::read_dir(out).with_context(|| format!("cannot look into {}", out.display()))?;
+    for entry in there {
+        let name = entry?.file_name();
+        if let Some((system, seed)) = name.to_str().and_then(|name| name.rsplit_once('-'))
+            && let (Some(seeds), Ok(seed)) = (seeds.get_mut(system), seed.parse())
+        {
+            seeds.insert(seed);
+        }
+    }
+    let (mut runs, mut missing) = (Vec::new(), Vec::new());
+    for system in &study.systems {
+        for &seed in &seeds[system.name.as_str()] {
+            let name = folder_name(&system.name, seed);
+            match RunResult::read(&out.join(&name))? {
+                Some(result) => runs.push(result),
+                None => missing.push(name),
+            }
+        }
+    }
+    Ok((runs, missing))
+}
+
+impl Args {
+    /// The study, as the flags change it.
+    fn study(&self, name: &str) -> Result<Study> {
+        let mut study = Study::load(name)?;
+        study.max_epoch = self.max_epoch.unwrap_or(study.max_epoch);
+        study.max_update = self.max_update.unwrap_or(study.max_update);
+        if let Some(test) = &mut study.translation {
+            if let Some(reference) = &self.reference {
+                ensure!(
+                    !test.language.is_empty(),
+                    "--reference: the study has no translation.language, whose rules join tokens to plain text"
+                );
+                test.reference.clone_from(reference);
+            }
+            if self.tokenised_only {
+                (test.reference, test.language) = (String::new(), String::new());
+            }
+        }
+        Ok(study)
+    }
+
+    /// Does what is missing; gives what went wrong.
+    fn sit(&self, study: &Study, out: &Path) -> Result<Vec<String>> {
+        let Some(data) = &self.data else { bail!("--data is needed") };
+        let over: Vec<Table> =
+            self.overrides.iter().map(|text| Ok(assignment(text)?)).collect::<Result<_>>()?;
+        let mut jobs = Vec::new();
+        // All systems with one seed first: a table of one seed is worth more than one system with all.
+        for &seed in &study.seeds {
+            for system in &study.systems {
+                let layers =
+                    study.layers(system, seed, &over).with_context(|| format!("system {}", system.name))?;
+                let name = folder_name(&system.name, seed);
+                jobs.push(Job { system: system.name.clone(), seed, name, work: Work::Train(layers) });
+            }
+        }
+        std::fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
+        let languages = self.source_lang.as_deref().zip(self.target_lang.as_deref());
+        let sitting = Sitting {
+            sets: Sets { folder: data, languages, valid: "valid" },
+            out,
+            test: &study.test()?,
+            keep_checkpoints: self.keep_checkpoints,
+            stop_after: self.stop_after,
+            device: &self.device,
+        };
+        sitting.run(&jobs)
+    }
+}

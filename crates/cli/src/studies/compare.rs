@@ -1,0 +1,231 @@
+//! Means and deviations over seeds, differences to the baseline, and how far to trust them.
+//!
+//! A difference to the baseline is taken seed by seed. Its p-value is that of sacreBLEU's paired bootstrap over the
+//! translations of all seeds that both systems have, end to end: it says whether the test set is large enough to tell the
+//! systems apart, not whether other seeds would.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use mae_eval::analysis::one_expert::Spread;
+use mae_eval::metric::{Counted, Metric};
+use mae_eval::significance::{Resampling, paired_bootstrap};
+use serde::Serialize;
+
+use super::measure::bleu_configs;
+use super::protocol::{Test, Translation};
+use super::references::{self, PLAIN, TOKENS};
+use super::result::RunResult;
+use super::study::Study;
+
+/// Which score systems are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Score {
+    /// sacreBLEU, on plain text.
+    Bleu,
+    /// multi-bleu.perl's, on tokens.
+    TokenisedBleu,
+    /// Perplexity per token of the last text; lower is better.
+    Perplexity,
+}
+
+impl Score {
+    /// For headings.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Bleu => "BLEU",
+            Self::TokenisedBleu => "tokenised BLEU",
+            Self::Perplexity => "perplexity",
+        }
+    }
+}
+
+/// Systems side by side.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// What they are compared by.
+    pub score: Score,
+    /// What the others are compared with.
+    pub baseline: String,
+    /// The systems, in the order of the study.
+    pub rows: Vec<Row>,
+}
+
+/// A system. Means and sample standard deviations are over seeds.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub system: String,
+    /// The seeds that are done.
+    pub seeds: Vec<u64>,
+    /// sacreBLEU.
+    pub bleu: Option<Spread>,
+    /// Tokenised BLEU.
+    pub bleu_tokenised: Option<Spread>,
+    /// Perplexity per token, by text.
+    pub perplexity: BTreeMap<String, Spread>,
+    /// Difference to the baseline, seed by seed.
+    pub difference: Option<Spread>,
+    /// Of the difference, over all common seeds.
+    pub p_value: Option<f64>,
+    /// The same for each seed alone.
+    pub p_values: BTreeMap<u64, f64>,
+    /// The paper's number.
+    pub paper: Option<f64>,
+    /// Its difference to the paper's baseline.
+    pub paper_difference: Option<f64>,
+    /// Smoothed development loss of the measured model, bits per token.
+    pub dev_loss: Option<Spread>,
+    /// Mean gate entropy of the encoder (of language models: of all gates), nats.
+    pub gate_entropy: Option<Spread>,
+    /// Runs in which a few experts take everything somewhere.
+    pub collapsed: usize,
+    /// BLEU with the gates' favourite experts less that of the mixture.
+    pub argmax: Option<Spread>,
+    /// BLEU with random experts, mean over draws, less that of the mixture.
+    pub random: Option<Spread>,
+    /// Parameters.
+    pub parameters: Option<u64>,
+    /// Updates.
+    pub updates: Option<Spread>,
+    /// Seconds of a run, over all its sittings.
+    pub wall_seconds: Option<Spread>,
+}
+
+/// Compares the runs that are there; their translations are in folders of `out`.
+pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparison> {
+    let score = match study.test()? {
+        Test::LanguageModel(_) => Score::Perplexity,
+        Test::Translation(test) if test.reference.is_empty() => Score::TokenisedBleu,
+        Test::Translation(_) => Score::Bleu,
+    };
+    let of = |system: &str| -> Vec<&RunResult> { runs.iter().filter(|run| run.system == system).collect() };
+    let value = |run: &RunResult| value(study, score, run);
+    let baseline = of(study.baseline());
+    let counts = Counts::open(study, out, score)?;
+    let paper_of_baseline =
+        study.systems.iter().find(|system| system.name == study.baseline()).and_then(|system| system.paper);
+    let mut rows = Vec::new();
+    for system in &study.systems {
+        let own = of(&system.name);
+        let spread = |of: &dyn Fn(&RunResult) -> Option<f64>| {
+            Spread::of(&own.iter().filter_map(|run| of(run)).collect::<Vec<_>>())
+        };
+        let translated = |of: fn(&super::result::Translated) -> Option<f64>| {
+            spread(&|run| run.translation.as_ref().and_then(of))
+        };
+        let mut row = Row {
+            system: system.name.clone(),
+            seeds: own.iter().map(|run| run.seed).collect(),
+            bleu: translated(|t| t.bleu),
+            bleu_tokenised: translated(|t| Some(t.bleu_tokenised)),
+            paper: system.paper,
+            dev_loss: spread(&|run| Some(run.dev.as_ref()?.loss)),
+            gate_entropy: spread(&|run| match &run.gates {
+                Some(gates) => gates.encoder,
+                None => run.dev.as_ref()?.gate_entropy,
+            }),
+            collapsed: own.iter().filter(|run| run.gates.as_ref().is_some_and(|g| g.collapsed)).count(),
+            argmax: translated(|t| t.one_expert.as_ref().and_then(|o| Some(o.argmax? - o.mixture))),
+            random: translated(|t| {
+                t.one_expert.as_ref().and_then(|o| Some(Spread::of(&o.random)?.mean - o.mixture))
+            }),
+            parameters: own.first().map(|run| run.parameters),
+            updates: spread(&|run| Some(run.updates as f64)),
+            wall_seconds: spread(&|run| Some(run.wall_seconds)),
+            ..Row::default()
+        };
+        if let Some(test) = &study.language_model {
+            for split in &test.splits {
+                let ppl = spread(&|run| Some(run.language_model.as_ref()?.get(split)?.ppl));
+                row.perplexity.extend(ppl.map(|ppl| (split.clone(), ppl)));
+            }
+        }
+        if system.name != study.baseline() {
+            let common: Vec<(&RunResult, &RunResult)> = own
+                .iter()
+                .filter_map(|run| Some((*run, *baseline.iter().find(|base| base.seed == run.seed)?)))
+                .collect();
+            let differences: Vec<f64> =
+                common.iter().filter_map(|(run, base)| Some(value(run)? - value(base)?)).collect();
+            row.difference = Spread::of(&differences);
+            row.paper_difference = system.paper.zip(paper_of_baseline).map(|(own, base)| own - base);
+            if let Some(counts) = &counts {
+                (row.p_value, row.p_values) = counts.p_values(&common)?;
+            }
+        }
+        rows.push(row);
+    }
+    Ok(Comparison { score, baseline: study.baseline().to_owned(), rows })
+}
+
+/// What a run is compared by.
+fn value(study: &Study, score: Score, run: &RunResult) -> Option<f64> {
+    match score {
+        Score::Bleu => run.translation.as_ref()?.bleu,
+        Score::TokenisedBleu => Some(run.translation.as_ref()?.bleu_tokenised),
+        Score::Perplexity => {
+            let last = study.language_model.as_ref()?.splits.last()?;
+            Some(run.language_model.as_ref()?.get(last)?.ppl)
+        }
+    }
+}
+
+/// The name of a run's folder.
+pub fn folder_name(system: &str, seed: u64) -> String {
+    format!("{system}-{seed}")
+}
+
+/// Counts BLEU's statistics of kept translations.
+struct Counts<'a> {
+    out: &'a Path,
+    metric: Metric,
+    file: &'static str,
+    references: Vec<String>,
+}
+
+impl<'a> Counts<'a> {
+    /// None where there are no translations.
+    fn open(study: &Study, out: &'a Path, score: Score) -> Result<Option<Self>> {
+        let Some(test): Option<&Translation> = study.translation.as_ref() else { return Ok(None) };
+        let [tokenised, plain] = bleu_configs(test);
+        let ([reference, file], config) =
+            if score == Score::Bleu { (PLAIN, plain) } else { (TOKENS, tokenised) };
+        let lines = references::lines_of(&out.join(reference))?;
+        Ok(lines.map(|references| Self { out, metric: Metric::Bleu(config), file, references }))
+    }
+
+    fn of(&self, run: &RunResult) -> Result<Option<Counted>> {
+        let path = self.out.join(folder_name(&run.system, run.seed)).join(self.file);
+        let Some(lines) = references::lines_of(&path)?.filter(|lines| lines.len() == self.references.len())
+        else {
+            return Ok(None);
+        };
+        let mut counted = Counted::new(self.metric);
+        for (line, reference) in lines.iter().zip(&self.references) {
+            counted.add(line, &[reference]).with_context(|| format!("{}", path.display()))?;
+        }
+        Ok(Some(counted))
+    }
+
+    /// Of pairs of a run and the baseline's run with the same seed: over all, and one by one. Runs whose translations are
+    /// gone are left out.
+    fn p_values(&self, pairs: &[(&RunResult, &RunResult)]) -> Result<(Option<f64>, BTreeMap<u64, f64>)> {
+        let mut all = [Counted::new(self.metric), Counted::new(self.metric)];
+        let mut by_seed = BTreeMap::new();
+        for (run, base) in pairs {
+            let (Some(run_counts), Some(base_counts)) = (self.of(run)?, self.of(base)?) else { continue };
+            for (all, counts) in all.iter_mut().zip([&base_counts, &run_counts]) {
+                counts.rows().iter().for_each(|row| all.push(row.clone(), 1));
+            }
+            by_seed.extend(p_value(&[base_counts, run_counts])?.map(|p| (run.seed, p)));
+        }
+        Ok((if by_seed.is_empty() { None } else { p_value(&all)? }, by_seed))
+    }
+}
+
+fn p_value(systems: &[Counted; 2]) -> Result<Option<f64>> {
+    Ok(paired_bootstrap(systems, Resampling::default())?[1].p_value)
+}

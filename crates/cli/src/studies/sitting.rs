@@ -1,0 +1,143 @@
+//! A sitting: some runs of a study, one after the other, until they are done or time is up.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use mae_model::folder::Task;
+use mae_model::{LmConfig, ModelConfig};
+use mae_train::RunConfig;
+use mae_train::config::task;
+use toml::Table;
+
+use super::lock;
+use super::protocol::Test;
+use super::references::References;
+use super::result::RunResult;
+use super::runner::{Ended, Job, Runner, Work};
+use crate::columns::duration;
+use crate::device::DeviceArgs;
+use crate::runs::changes::flat;
+use crate::training::Stop;
+use crate::training::material::Sets;
+
+/// What the runs of a sitting share.
+pub struct Sitting<'a> {
+    /// The data.
+    pub sets: Sets<'a>,
+    /// The study's folder.
+    pub out: &'a Path,
+    /// How models are measured.
+    pub test: &'a Test,
+    /// Whether checkpoints stay when a run is done.
+    pub keep_checkpoints: bool,
+    /// Minutes after which it ends.
+    pub stop_after: Option<f64>,
+    /// Where to compute.
+    pub device: &'a DeviceArgs,
+}
+
+impl Sitting<'_> {
+    /// Does what is missing of the jobs. What went wrong with single runs does not stop the others, and is given back in
+    /// words.
+    pub fn run(&self, jobs: &[Job]) -> Result<Vec<String>> {
+        let mut left = Vec::new();
+        let mut seconds = Vec::new();
+        for (i, job) in jobs.iter().enumerate() {
+            match RunResult::read(&self.out.join(&job.name))? {
+                None => left.push((i, job)),
+                Some(result) => {
+                    self.warn_of_changes(job, &result)?;
+                    seconds.push(result.wall_seconds);
+                }
+            }
+        }
+        if left.is_empty() {
+            return Ok(Vec::new());
+        }
+        let references = match self.test {
+            Test::Translation(test) => Some(References::open(self.sets, test)?),
+            Test::LanguageModel(_) => None,
+        };
+        if let Some(references) = &references {
+            let _lock = lock::wait(self.out)?;
+            references.keep(self.out)?;
+        }
+        let device = self.device.open()?;
+        let stop = Stop::new(self.stop_after)?;
+        let runner = Runner {
+            sets: self.sets,
+            out: self.out,
+            device: &device,
+            test: self.test,
+            references: references.as_ref(),
+            keep_checkpoints: self.keep_checkpoints,
+            stop: &stop,
+        };
+        let mut failures = Vec::new();
+        for (done, (i, job)) in left.iter().enumerate() {
+            if stop.is_due() {
+                break;
+            }
+            let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+            let rest = (left.len() - done) as f64 * mean;
+            let rest = if rest > 0.0 {
+                format!(", about {} left if all take as long", duration(rest))
+            } else {
+                String::new()
+            };
+            // What the run before has left free.
+            device.trim();
+            eprintln!("mae: run {} of {}: {}{rest}", i + 1, jobs.len(), job.name);
+            match runner.run(job) {
+                Ok(Ended::Done(result)) => seconds.push(result.wall_seconds),
+                Ok(Ended::Stopped) => break,
+                Ok(Ended::Busy(process)) => {
+                    let process = process.map_or(String::new(), |id| format!(" (number {id})"));
+                    failures.push(format!(
+                        "{}: another process{process} works on this run; give the two different --only or --seeds",
+                        self.out.join(&job.name).display()
+                    ));
+                }
+                Err(error) => failures.push(format!("{}: {error:#}", self.out.join(&job.name).display())),
+            }
+            // A GPU that has failed does nothing more in this process.
+            if device.check().is_err() {
+                break;
+            }
+        }
+        if stop.is_due() {
+            eprintln!("mae: this sitting has ended; the same command goes on from here");
+        }
+        Ok(failures)
+    }
+
+    /// A result that was made with other choices stays, but not in silence.
+    fn warn_of_changes(&self, job: &Job, result: &RunResult) -> Result<()> {
+        let Work::Train(layers) = &job.work else { return Ok(()) };
+        let now = keys(layers)?;
+        let changes: Vec<String> = now
+            .iter()
+            .filter(|(key, value)| result.config.get(*key).is_some_and(|then| then != *value))
+            .map(|(key, value)| format!("{key} = {} (now {value})", result.config[key]))
+            .collect();
+        if !changes.is_empty() {
+            eprintln!(
+                "mae: {} was made with {}; it is not made again: remove {} if it should be",
+                job.name,
+                changes.join(", "),
+                self.out.join(&job.name).display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Everything that a run with these layers uses, key by key.
+fn keys(layers: &[Table]) -> Result<BTreeMap<String, String>> {
+    let text = match task(layers) {
+        Task::Translation => RunConfig::<ModelConfig>::from_layers(layers)?.to_toml(),
+        Task::LanguageModeling => RunConfig::<LmConfig>::from_layers(layers)?.to_toml(),
+    };
+    flat(&text).context("a configuration as TOML")
+}

@@ -1,0 +1,170 @@
+//! A comparison for people.
+
+use std::io::{self, Write};
+
+use mae_eval::analysis::one_expert::Spread;
+
+use super::compare::{Comparison, Row, Score};
+use super::study::Study;
+use crate::columns::{duration, print_columns};
+
+/// Stands where there is nothing.
+pub const NONE: &str = "–";
+
+/// Prints the tables, with the caveat as caption. `missing` are the runs that are not done yet.
+pub fn print(
+    out: &mut impl Write,
+    study: &Study,
+    comparison: &Comparison,
+    missing: &[String],
+) -> io::Result<()> {
+    writeln!(out, "{}\n", study.title)?;
+    columns(out, &scores(study, comparison))?;
+    writeln!(out)?;
+    columns(out, &runs(comparison))?;
+    writeln!(out)?;
+    for note in notes(study, comparison) {
+        writeln!(out, "{note}")?;
+    }
+    if !missing.is_empty() {
+        writeln!(out, "Not done yet ({}): {}.", missing.len(), missing.join(", "))?;
+    }
+    Ok(())
+}
+
+fn columns(out: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
+    print_columns(out, rows.iter())
+}
+
+fn headings(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+/// `27.74 ± 0.12`; without a deviation for a single value.
+pub fn spread(value: Option<Spread>, count: usize, digits: usize) -> String {
+    match value {
+        None => NONE.into(),
+        Some(Spread { mean, .. }) if count < 2 => format!("{mean:.digits$}"),
+        Some(Spread { mean, deviation }) => format!("{mean:.digits$} ± {deviation:.digits$}"),
+    }
+}
+
+fn signed(value: Option<Spread>, count: usize) -> String {
+    match value {
+        None => NONE.into(),
+        Some(Spread { mean, .. }) if count < 2 => format!("{mean:+.2}"),
+        Some(Spread { mean, deviation }) => format!("{mean:+.2} ± {deviation:.2}"),
+    }
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or(NONE.into(), |value| format!("{value:.digits$}"))
+}
+
+fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>> {
+    let splits = study.language_model.as_ref().map_or(&[][..], |test| &test.splits[..]);
+    let (difference, paper) = (format!("− {}", comparison.baseline), "paper".to_owned());
+    let mut heading = headings(&["system", "seeds"]);
+    match comparison.score {
+        Score::Bleu => heading.extend(headings(&["BLEU", "tokenised"])),
+        Score::TokenisedBleu => heading.push("tokenised BLEU".into()),
+        Score::Perplexity => heading.extend(splits.iter().map(|split| format!("ppl {split}"))),
+    }
+    heading.extend([difference.clone(), "p".into(), paper, format!("paper {difference}")]);
+    let row = |row: &Row| {
+        let count = row.seeds.len();
+        let mut cells = vec![row.system.clone(), count.to_string()];
+        match comparison.score {
+            Score::Bleu => {
+                cells.extend([spread(row.bleu, count, 2), spread(row.bleu_tokenised, count, 2)]);
+            }
+            Score::TokenisedBleu => cells.push(spread(row.bleu_tokenised, count, 2)),
+            Score::Perplexity => {
+                cells.extend(splits.iter().map(|split| spread(row.perplexity.get(split).copied(), count, 2)));
+            }
+        }
+        let digits = if comparison.score == Score::Perplexity { 2 } else { 1 };
+        cells.extend([
+            signed(row.difference, count),
+            number(row.p_value, 3),
+            number(row.paper, digits),
+            row.paper_difference.map_or(NONE.into(), |difference| format!("{difference:+.digits$}")),
+        ]);
+        cells
+    };
+    std::iter::once(heading).chain(comparison.rows.iter().map(row)).collect()
+}
+
+fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
+    let translates = comparison.score != Score::Perplexity;
+    let mut heading = headings(&["system", "dev loss", "gate entropy"]);
+    if translates {
+        heading.extend(headings(&["one expert", "random expert"]));
+    }
+    heading.extend(headings(&["parameters", "updates", "time per run"]));
+    let row = |row: &Row| {
+        let count = row.seeds.len();
+        let mut cells =
+            vec![row.system.clone(), spread(row.dev_loss, count, 3), spread(row.gate_entropy, count, 3)];
+        if translates {
+            cells.extend([signed(row.argmax, count), signed(row.random, count)]);
+        }
+        let whole = |value: Option<f64>| value.map_or(NONE.into(), |value| format!("{value:.0}"));
+        cells.extend([
+            whole(row.parameters.map(|parameters| parameters as f64)),
+            whole(row.updates.map(|updates| updates.mean)),
+            row.wall_seconds.map_or(NONE.into(), |seconds| duration(seconds.mean)),
+        ]);
+        cells
+    };
+    std::iter::once(heading).chain(comparison.rows.iter().map(row)).collect()
+}
+
+fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
+    let mut notes = Vec::new();
+    let baseline = &comparison.baseline;
+    if let Some(test) = &study.translation {
+        if comparison.score == Score::Bleu {
+            let case = if test.lowercase { ", in lower case" } else { "" };
+            notes.push(format!("BLEU: sacreBLEU 13a of the detokenised {} set{case}.", test.split));
+        }
+        let compounds = if test.compound_split { ", words split at their dashes" } else { "" };
+        notes.push(format!(
+            "Tokenised: multi-bleu on whitespace tokens, pieces joined{compounds}. Beam {}, length penalty {}.",
+            test.beam, test.lenpen
+        ));
+        notes.push(format!(
+            "− {baseline}: difference in {}, seed by seed; p: paired bootstrap (1000 resamples) over the translations of all \
+             common seeds, end to end.",
+            comparison.score.label()
+        ));
+        if test.draws > 0 {
+            notes.push(format!(
+                "One expert, random expert: tokenised BLEU with the gates' favourite, and with random experts (mean of {} draws), \
+                 less that of the mixture.",
+                test.draws
+            ));
+        }
+    }
+    if let Some(test) = &study.language_model {
+        notes.push(format!(
+            "Perplexity per token, blocks of {} tokens of which {} are context; lower is better.",
+            test.tokens_per_sample, test.context_window
+        ));
+    }
+    let entropy = if study.translation.is_some() { "mean over encoder layers" } else { "mean over layers" };
+    notes.push(format!(
+        "Dev loss: bits per token, of the measured model. Gate entropy: nats, {entropy}, development set. ±: sample standard \
+         deviation over seeds. Time: training, validating and saving, over all sittings."
+    ));
+    for row in comparison.rows.iter().filter(|row| row.collapsed > 0) {
+        notes.push(format!(
+            "{}: in {} of {} runs a few experts take nearly everything in some attention (see result.json).",
+            row.system,
+            row.collapsed,
+            row.seeds.len()
+        ));
+    }
+    notes.extend([&study.paper, &study.caveat].into_iter().filter(|note| !note.is_empty()).cloned());
+    notes
+}

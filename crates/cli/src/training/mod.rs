@@ -1,0 +1,137 @@
+//! A training run, from a folder of data to checkpoints: what `mae train` and the studies share.
+//!
+//! | room | what |
+//! |---|---|
+//! | `mod` | a session of training, and what ends it early |
+//! | `material` | what models are trained on: pairs of sentences, or blocks of a text |
+//! | `display` | what people see of a run |
+
+pub mod display;
+pub mod material;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use mae_engine::Device;
+use mae_model::{Config, Model, folder};
+use mae_train::checkpoint::{Resets, Writer};
+use mae_train::log::Event;
+use mae_train::{Learner, Outcome, RunConfig, Trainer};
+
+use self::material::Material;
+
+/// The configuration of a run on this material.
+pub type ConfigOf<D> = RunConfig<<<D as Material>::Model as Model>::Config>;
+
+/// A run that begins, or goes on where it stopped.
+pub struct Session<'a, D> {
+    /// The folder that the material is from, for the record.
+    pub data: &'a Path,
+    /// What it is trained on.
+    pub material: &'a D,
+    /// Where it computes.
+    pub device: &'a Device,
+    /// Where checkpoints, the log and run.toml go.
+    pub folder: &'a Path,
+    /// Where TensorBoard's files go, if anywhere.
+    pub tensorboard: Option<PathBuf>,
+    /// What a run that goes on does not take from its checkpoint.
+    pub resets: Resets,
+    /// What ends it early.
+    pub stop: &'a Stop,
+}
+
+impl<D: Material> Session<'_, D> {
+    /// Trains. `begin` sees the model before, `watch` every event.
+    pub fn run(
+        self,
+        config: ConfigOf<D>,
+        begin: impl FnOnce(&D::Model),
+        mut watch: impl FnMut(&Event),
+    ) -> Result<Outcome> {
+        let model = self.material.model(&config.model, self.device, config.train.seed)?;
+        begin(&model);
+        std::fs::create_dir_all(self.folder)
+            .with_context(|| format!("cannot make the folder {}", self.folder.display()))?;
+        let (version, data) = (env!("CARGO_PKG_VERSION"), self.data.display());
+        let record = format!("# mae {version}\n# data: {data}\n\n{}", config.to_toml());
+        folder::write_aside(&self.folder.join("run.toml"), record.as_bytes())?;
+        let (train, valid) = self.material.corpora();
+        let trainer = Trainer {
+            learner: Learner::new(model, &config.train),
+            train,
+            valid,
+            text: self.material.text(),
+            folder: self.folder.to_owned(),
+            tensorboard: self.tensorboard,
+            resets: self.resets,
+            validator: self.material.validator(&config.train),
+            config,
+            stop: &self.stop.flag,
+            writer: Writer::new(),
+        };
+        let (_, outcome) = trainer.run(|event| {
+            watch(event);
+            self.stop.is_due();
+        })?;
+        Ok(outcome)
+    }
+}
+
+/// What is about to be trained, in words; of the training set, `data` says how much there is.
+pub fn introduction<M: Model>(
+    config: &RunConfig<M::Config>,
+    model: &M,
+    data: &str,
+    device: &Device,
+) -> String {
+    let mixture = config.model.mixture();
+    let experts = mae_model::experts::Experts { heads: config.model.heads(), dropped: mixture.dropped_heads };
+    let all = model.params().count(mae_model::groups::trained());
+    let trained = model.params().count(config.train.free.groups());
+    let trained = if trained == all { String::new() } else { format!(" ({trained} of them trained)") };
+    format!(
+        "{}: {:?}, {} experts per attention\n{all} parameters{trained}, {data}\n{}",
+        config.model.name(),
+        mixture.system,
+        experts.count(),
+        device.describe()
+    )
+}
+
+/// What ends training early: a signal, or the end of the sitting. The current update is finished and saved.
+pub struct Stop {
+    flag: Arc<AtomicBool>,
+    until: Option<Instant>,
+}
+
+impl Stop {
+    /// On SIGINT and SIGTERM, a second of which ends the process at once; and after so many minutes.
+    pub fn new(minutes: Option<f64>) -> Result<Self> {
+        let until = match minutes.map(|minutes| (minutes, Duration::try_from_secs_f64(60.0 * minutes))) {
+            None => None,
+            Some((minutes, Err(_))) => anyhow::bail!("--stop-after {minutes}: this is no number of minutes"),
+            Some((_, Ok(time))) => {
+                ensure!(time > Duration::ZERO, "--stop-after must be above 0 minutes");
+                Instant::now().checked_add(time)
+            }
+        };
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())?;
+            signal_hook::flag::register(signal, flag.clone())?;
+        }
+        Ok(Self { flag, until })
+    }
+
+    /// Whether it is time to stop.
+    pub fn is_due(&self) -> bool {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            self.flag.store(true, Ordering::Relaxed);
+        }
+        self.flag.load(Ordering::Relaxed)
+    }
+}

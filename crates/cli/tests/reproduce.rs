@@ -1,0 +1,295 @@
+//! `mae reproduce` as users run it: whole studies, interrupted ones, several processes, mistakes.
+
+mod common;
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Sandbox, lines};
+use serde_json::Value;
+
+const STUDY: &str = r#"
+title = "A tiny study"
+paper = "Paper: no table."
+caveat = "Made-up words, not the paper's."
+seeds = [1, 2]
+max_epoch = 12
+[keys.model]
+encoder_layers = 1
+decoder_layers = 1
+encoder_embed_dim = 32
+encoder_ffn_embed_dim = 48
+dropout = 0.0
+[keys.train]
+max_tokens = 200
+lr = 1e-2
+warmup_updates = 20
+log_interval = 5
+[translation]
+beam = 2
+average = 2
+draws = 2
+language = "en"
+reference = "test.raw.en"
+[[system]]
+name = "base"
+recipe = "multi30k-base"
+paper = 30.0
+[[system]]
+name = "mae7"
+recipe = "multi30k-mae7"
+paper = 31.5
+keys.model.mixture.gate_hidden = 8
+keys.train.gate_every_updates = 3
+"#;
+
+/// A binarised corpus in `bin` in which every word has its translation, and the study beside it.
+fn place() -> Sandbox {
+    let place = Sandbox::new();
+    let words = ["eins", "zwei", "drei", "vier", "fünf", "sechs"];
+    let sentence = |i: usize, shift: usize| {
+        let picked = (0..2 + i % 4).map(|j| words[(i * 5 + j * (1 + i % 3) + shift) % 6]);
+        picked.collect::<Vec<_>>().join(" ")
+    };
+    for (split, from, to) in [("train", 0, 200), ("valid", 200, 215), ("test", 215, 240)] {
+        for (lang, shift) in [("de", 0), ("en", 1)] {
+            let text: Vec<String> = (from..to).map(|i| sentence(i, shift)).collect();
+            place.write(&format!("{split}.{lang}"), lines(&text));
+            if split == "test" {
+                place.write(&format!("test.raw.{lang}"), lines(&text));
+            }
+        }
+    }
+    let files = ["--trainpref", "train", "--validpref", "valid", "--testpref", "test", "--destdir", "bin"];
+    place.mae(&["preprocess", "-s", "de", "-t", "en", "--bpe", "20"], &files).succeeded();
+    place.write("tiny.toml", STUDY);
+    place
+}
+
+/// `mae reproduce tiny.toml --data bin --out OUT …` on the CPU.
+fn args<'a>(out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let all = ["reproduce", "tiny.toml", "--data", "bin", "--out", out, "--device", "cpu", "--threads", "1"];
+    [&all[..], more].concat()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// What a run has found, without what depends on the clock.
+fn found(place: &Sandbox, run: &str) -> (Value, String) {
+    let mut result = json(&place.path(run).join("result.json"));
+    for key in ["wall_seconds", "training_seconds"] {
+        assert!(result[key].take().as_f64().unwrap() > 0.0, "{key}");
+    }
+    (result, std::fs::read_to_string(place.path(run).join("hypotheses.txt")).unwrap())
+}
+
+#[test]
+fn a_study_from_training_to_significance() {
+    let place = place();
+    let told = place.mae(&args("out", &[]), &[]);
+    let table = told.succeeded();
+    for part in [
+        "A tiny study",
+        "31.5",
+        "+1.5",
+        "− base",
+        "±",
+        "bits per token",
+        "not the paper's",
+        "Paper: no table",
+    ] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    assert!(told.stderr.contains("run 4 of 4: mae7-2"), "{}", told.stderr);
+    // All the seeds of a system agree with its row, and scores with `mae score`.
+    let study = json(&place.path("out/study.json"));
+    assert!(study["command"].as_str().unwrap().starts_with("mae reproduce tiny.toml --data bin"), "{study}");
+    let runs = study["runs"].as_array().unwrap();
+    let names: Vec<String> = runs.iter().map(|run| format!("{}-{}", run["system"], run["seed"])).collect();
+    assert_eq!(names, ["\"base\"-1", "\"base\"-2", "\"mae7\"-1", "\"mae7\"-2"]);
+    let bleu = |run: &Value| run["translation"]["bleu"].as_f64().unwrap();
+    let row = &study["comparison"]["rows"][1];
+    let near = |a: &Value, b: f64| assert!((a.as_f64().unwrap() - b).abs() < 1e-9, "{a} {b}");
+    near(&row["bleu"]["mean"], (bleu(&runs[2]) + bleu(&runs[3])) / 2.0);
+    near(
+        &row["difference"]["mean"],
+        (bleu(&runs[2]) + bleu(&runs[3]) - bleu(&runs[0]) - bleu(&runs[1])) / 2.0,
+    );
+    let score = |flags: &[&str]| -> Value {
+        serde_json::from_str(place.mae(&["score", "--json"], flags).succeeded()).unwrap()
+    };
+    let sacre = score(&["--sys", "out/mae7-2/hypotheses.txt", "--ref", "test.raw.en"]);
+    near(&sacre["score"], bleu(&runs[3]));
+    let multi = score(&["--sys", "out/mae7-2/hypotheses.tok", "--ref", "test.en", "--multi-bleu"]);
+    near(&multi["score"], runs[3]["translation"]["bleu_tokenised"].as_f64().unwrap());
+    assert!(bleu(&runs[3]) > 20.0, "the model has learned nothing: {}", bleu(&runs[3]));
+    let paired = place.mae(
+        &["score", "--paired-bs", "--json", "--ref", "test.raw.en"],
+        &["--sys", "out/base-1/hypotheses.txt", "--sys", "out/mae7-1/hypotheses.txt"],
+    );
+    assert!(paired.succeeded().contains(&row["p_values"]["1"].to_string()), "{} {row}", paired.stdout);
+    assert!(row["p_value"].as_f64().is_some());
+    // What a run leaves, and what it tells.
+    let result = &runs[2];
+    assert_eq!(result["model"], "mean of 2 checkpoints, epochs 11 to 12");
+    assert_eq!(result["translation"]["one_expert"]["random"].as_array().unwrap().len(), 2);
+    assert!(result["gates"]["encoder"].as_f64().unwrap() > 0.0 && runs[0]["gates"].is_null());
+    assert!(result["parameters"].as_u64() > runs[0]["parameters"].as_u64());
+    assert_eq!(result["config"]["train.seed"], "1");
+    assert!(place.path("out/mae7-1/average/model.safetensors").exists());
+    for gone in ["checkpoint_last", "checkpoint_best", "checkpoint12"] {
+        assert!(!place.path("out/mae7-1").join(gone).exists(), "{gone}");
+    }
+    // Done is done, even where models are gone; --table needs no data.
+    std::fs::remove_dir_all(place.path("out/mae7-1/average")).unwrap();
+    let again = place.mae(&args("out", &["--max-epoch", "13"]), &[]);
+    assert_eq!(again.succeeded(), table);
+    assert!(again.stderr.contains("train.max_epoch = 12 (now 13)"), "{}", again.stderr);
+    let only = ["reproduce", "tiny.toml", "--out", "out", "--table"];
+    assert_eq!(place.mae(&only, &[]).succeeded(), table);
+    let shown: Value = serde_json::from_str(place.mae(&only, &["--json"]).succeeded()).unwrap();
+    assert_eq!(shown["runs"], study["runs"]);
+}
+
+/// Sittings that end early, and a kill, lead to what an undisturbed study finds.
+#[test]
+fn interrupted_studies_go_on() {
+    let place = place();
+    let more = ["--only", "mae7", "--seeds", "1", "--keep-checkpoints"];
+    place.mae(&args("whole", &more), &[]).succeeded();
+    assert!(place.path("whole/mae7-1/checkpoint12").exists());
+    let mut sittings = 0;
+    while !place.path("short/mae7-1/result.json").exists() {
+        let sitting = place.mae(&args("short", &[&more[..], &["--stop-after", "0.000001"]].concat()), &[]);
+        sitting.succeeded();
+        sittings += 1;
+        if !place.path("short/mae7-1/result.json").exists() {
+            assert!(sitting.stderr.contains("this sitting has ended"), "{}", sitting.stderr);
+            assert!(sitting.stdout.contains("Not done yet"), "{}", sitting.stdout);
+        }
+        // One update each is enough of this.
+        if sittings == 4 {
+            place.mae(&args("short", &more), &[]).succeeded();
+        }
+    }
+    assert!(sittings > 1, "the first sitting had time for everything");
+    assert_eq!(found(&place, "short/mae7-1"), found(&place, "whole/mae7-1"));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mae"))
+        .args(args("killed", &more))
+        .current_dir(place.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while !place.path("killed/mae7-1/checkpoint_last").exists() && child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "no checkpoint in two minutes");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    place.mae(&args("killed", &more), &[]).succeeded();
+    assert_eq!(found(&place, "killed/mae7-1"), found(&place, "whole/mae7-1"));
+}
+
+#[test]
+fn a_run_belongs_to_one_process_at_a_time() {
+    let place = place();
+    std::fs::create_dir_all(place.path("out/base-1")).unwrap();
+    let lock = OpenOptions::new().create(true).truncate(true).write(true).open(place.path("out/base-1/lock"));
+    let lock = lock.unwrap();
+    lock.lock().unwrap();
+    let busy = place.mae(&args("out", &["--seeds", "1", "--max-epoch", "1"]), &[]);
+    let said = busy.failed();
+    assert!(said.contains("out/base-1: another process") && said.contains("--only or --seeds"), "{said}");
+    assert!(!place.path("out/base-1/result.json").exists() && place.path("out/mae7-1/result.json").exists());
+    drop(lock);
+    place.mae(&args("out", &["--seeds", "1", "--max-epoch", "1"]), &[]).succeeded();
+    assert!(place.path("out/base-1/result.json").exists());
+}
+
+#[test]
+fn language_models_by_perplexity() {
+    let place = Sandbox::new();
+    let words = ["ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"];
+    let line = |i: usize| (0..4 + i % 5).map(|j| words[(i * 7 + j * 3) % 10]).collect::<Vec<_>>().join(" ");
+    place.write("train.txt", lines(&(0..80).map(line).collect::<Vec<_>>()));
+    place.write("test.txt", lines(&(100..109).map(line).collect::<Vec<_>>()));
+    let texts = ["--trainpref", "train.txt", "--validpref", "test.txt", "--testpref", "test.txt"];
+    place.mae(&["preprocess", "--only-source", "--destdir", "bin"], &texts).succeeded();
+    let systems = ["base", "mae"].map(|system| {
+        format!(
+            "[[system]]\nname = \"{system}\"\nrecipe = \"wikitext2-base\"\npaper = 19.03\nkeys.model.mixture = {{ system = \
+             \"{system}\", gate_hidden = 8 }}\n"
+        )
+    });
+    place.write(
+        "tiny.toml",
+        format!(
+            "title = \"Tiny language models\"\nseeds = [1]\nmax_update = 20\n[keys.model]\ndecoder_layers = 1\n\
+             decoder_embed_dim = 16\ndecoder_ffn_embed_dim = 24\ndecoder_attention_heads = 4\nadaptive_softmax_cutoff = []\n\
+             max_positions = 24\n[keys.train]\ntokens_per_sample = 16\nmax_tokens = 64\n\
+             [language_model]\ntokens_per_sample = 16\ncontext_window = 12\n{}",
+            systems.concat()
+        ),
+    );
+    let told = place.mae(&args("out", &[]), &[]);
+    let table = told.succeeded();
+    for part in ["ppl valid", "ppl test", "19.03", "blocks of 16 tokens of which 12 are context"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let ppl = json(&place.path("out/mae-1/result.json"))["language_model"]["test"]["ppl"].clone();
+    let eval = ["eval-lm", "out/mae-1/checkpoint_best", "--data", "bin", "--json", "--device", "cpu"];
+    let eval = place.mae(&eval, &["--tokens-per-sample", "16", "--context-window", "12"]);
+    let eval: Value = serde_json::from_str(eval.succeeded()).unwrap();
+    assert!((eval["ppl_per_token"].as_f64().unwrap() - ppl.as_f64().unwrap()).abs() < 1e-9);
+}
+
+#[test]
+fn mistakes_are_told() {
+    let place = place();
+    let listed = place.mae(&["reproduce", "--list"], &[]);
+    for name in ["iwslt14", "wmt14", "wikitext103", "europarl160k", "wiki", "decoder-gates"] {
+        assert!(listed.succeeded().contains(name), "{name}");
+    }
+    let refused = |study: &str, more: &[&str], parts: &[&str]| {
+        place.write("tiny.toml", study);
+        let told = place.mae(&args("out", more), &[]);
+        let said = told.failed();
+        for part in parts {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!place.path("out/base-1/log.jsonl").exists(), "nothing is trained before all is checked");
+    };
+    refused(&STUDY.replace("seeds =", "seds ="), &[], &["tiny.toml", "seds", "line", "seeds"]);
+    refused(&STUDY.replace("beam = 2", "beams = 2"), &[], &["beams", "`beam`"]);
+    refused(&STUDY.replace("lr = 1e-2", "rl = 1e-2"), &[], &["system base", "train.rl", "did you mean `lr`"]);
+    refused(&STUDY.replace("multi30k-mae7", "multi30k-mae9"), &[], &["system mae7", "multi30k-mae9"]);
+    refused(&STUDY.replace("\"mae7\"", "\"base\""), &[], &["two systems are called `base`"]);
+    refused(&STUDY.replace("\"mae7\"", "\"../x\""), &[], &["`../x`", "letters"]);
+    refused(&STUDY.replace("max_epoch = 12", ""), &[], &["max_epoch or max_update"]);
+    refused(&STUDY.replace("[translation]", "[language_model]"), &[], &["beam"]);
+    refused(
+        &STUDY.replace("test.raw.en", "nowhere.en"),
+        &[],
+        &["nowhere.en", "--reference", "--tokenised-only"],
+    );
+    refused(&STUDY.replace("test.raw.en", "train.en"), &[], &["has 200 lines", "has 25 sentences"]);
+    refused(STUDY, &["--only", "mae9"], &["mae9", "did you mean `mae7`", "base, mae7"]);
+    refused(STUDY, &["--set", "train.speed=9"], &["train.speed"]);
+    refused(STUDY, &["--stop-after", "0"], &["--stop-after"]);
+    let unknown = place.mae(&["reproduce", "iwslt15", "--data", "bin", "--out", "out"], &[]);
+    assert!(unknown.failed().contains("did you mean `iwslt14`"), "{}", unknown.stderr);
+    let lm = place.mae(&["reproduce", "wiki", "--data", "bin", "--out", "out", "--device", "cpu"], &[]);
+    assert!(lm.failed().contains("parallel text"), "{}", lm.stderr);
+    // A folder holds one test set.
+    place.write("tiny.toml", STUDY);
+    place.mae(&args("out", &["--seeds", "1", "--only", "base", "--max-epoch", "1"]), &[]).succeeded();
+    place.write("other.en", std::fs::read_to_string(place.path("test.raw.en")).unwrap().to_uppercase());
+    let other = place.mae(&args("out", &["--reference", "other.en"]), &[]);
+    assert!(other.failed().contains("choose another --out"), "{}", other.stderr);
+}
