@@ -16,17 +16,6 @@ __device__ __forceinline__ void load_packed(const act* row, int lane, int cols, 
     }
 }
 
-template <int RUNS>
-__device__ __forceinline__ void load_row(const act* row, int lane, int cols, float v[RUNS][8]) {
-#pragma unroll
-    for (int k = 0; k < RUNS; k++) {
-        const int at = 8 * (lane + 32 * k);
-#pragma unroll
-        for (int i = 0; i < 8; i++) v[k][i] = 0.0f;
-        if (at < cols) load8(row, at, cols, v[k]);
-    }
-}
-
 // Subtracts the row's mean from the columns that exist and gives 1/√(var + ε).
 template <int RUNS>
 __device__ __forceinline__ float center(float v[RUNS][8], int lane, int cols) {
@@ -81,14 +70,21 @@ struct Forward {
     template <int RUNS>
     __device__ __forceinline__ void row(u32 row, int lane, int cols) const {
         const u64 start = (u64)row * cols;
+        constexpr int GROUP = RUNS * sizeof(Packed) > 64 ? 2 : RUNS;  // runs that find registers to wait in
         float s[RUNS][8];
-        load_row<RUNS>(x + start, lane, cols, s);
 #pragma unroll
-        for (int k = 0; k < RUNS; k += 2) {
-            float v[2][8];
-            load_row<2>(z + start + 256 * k, lane, cols - 256 * k, v);
-            if (8 * (lane + 32 * k) < cols) add_run(row, 8 * (lane + 32 * k), cols, v[0], s[k]);
-            if (8 * (lane + 32 * k + 32) < cols) add_run(row, 8 * (lane + 32 * k + 32), cols, v[1], s[k + 1]);
+        for (int k = 0; k < RUNS; k += GROUP) {
+            Packed x_run[GROUP], z_run[GROUP];
+            load_packed<GROUP>(x + start + 256 * k, lane, cols - 256 * k, x_run);
+            load_packed<GROUP>(z + start + 256 * k, lane, cols - 256 * k, z_run);
+#pragma unroll
+            for (int j = 0; j < GROUP; j++) {
+                const int at = 8 * (lane + 32 * (k + j));
+                float v[8];
+                x_run[j].unpack(s[k + j]);
+                z_run[j].unpack(v);
+                if (at < cols) add_run(row, at, cols, v, s[k + j]);
+            }
         }
         if (normed == nullptr) return;
         const float scale = center<RUNS>(s, lane, cols);
@@ -143,7 +139,7 @@ struct Forward {
 // sum = x + dropout(z); normed = the layer norm of sum as it is stored. z null: the layer norm of x, sum is not
 // written. normed null: the sum alone. All [rows, cols]; gamma, beta [cols].
 // launch: grid (ceil(rows / 4)), block (128), shared 0
-extern "C" __global__ void __launch_bounds__(128, 7)
+extern "C" __global__ void __launch_bounds__(128, BF16 ? 8 : 7)
     residual_norm_forward(const act* x, const act* z, Dropout dropout, const float* gamma, const float* beta, act* sum,
                           act* normed, u32 rows, u32 cols) {
     const u32 row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
