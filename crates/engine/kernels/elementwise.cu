@@ -159,8 +159,15 @@ extern "C" __global__ void reduce_columns(ColumnSums jobs) {
     const u32 parts = c < job.cols ? job.parts : 0;
     const float* p = job.partials + c;
     float total = 0.0f;
-#pragma unroll 8
-    for (u32 part = lane; part < parts; part += SUM_LANES) total += p[(u64)part * job.stride];
+    for (u32 part = lane; part < parts; part += 8 * SUM_LANES) {
+        // Zeros for parts that are not there: no branch keeps the loads apart.
+        float v[8] = {};
+#pragma unroll
+        for (u32 k = 0; k < 8; k++)
+            if (part + k * SUM_LANES < parts) v[k] = p[(u64)(part + k * SUM_LANES) * job.stride];
+#pragma unroll
+        for (u32 k = 0; k < 8; k++) total += v[k];
+    }
     sums[lane][column] = total;
     __syncthreads();
     if (lane != 0 || c >= job.cols) return;

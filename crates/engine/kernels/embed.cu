@@ -85,18 +85,19 @@ extern "C" __global__ void embed_bands_backward(const act* dy, const u32* rows, 
 //
 // A block owns the ids that are blockIdx.x modulo gridDim.x (vocabularies are sorted by frequency: this spreads the
 // frequent ones) and 256 columns, eight to a lane. It goes through all ids, noting the rows of its own in row order,
-// and then adds these rows up: a warp for each id, or all warps together for a frequent one.
+// and then adds these rows up: a warp for each id that was found, or all warps together for a frequent one.
 
 #define WARPS 16
-#define MAX_SLOTS 128           // ids of a block
-#define TILE (8 * 32 * WARPS)   // rows looked at at a time
-#define CAPACITY (TILE + 2048)  // rows noted before they are added up
-#define ROW_BITS 25             // a note is slot << ROW_BITS | row
-#define FREQUENT 16             // rows that one warp adds up
+#define MAX_SLOTS 1024         // ids of a block
+#define TILE (8 * 32 * WARPS)  // rows looked at at a time
+#define CAPACITY (TILE + 960)  // rows noted before they are added up
+#define ROW_BITS 22            // a note is slot << ROW_BITS | row
+#define FREQUENT 16            // rows that one warp adds up
 
 struct Notes {
     u32 note[CAPACITY];  // in row order
     u32 count_of_slot[MAX_SLOTS];
+    u32 first_of_slot[MAX_SLOTS];  // its first note
     u32 found[WARPS];
     u32 queue[WARPS][64];
     float sums[WARPS][256];
@@ -144,9 +145,10 @@ __device__ __forceinline__ u32 note_rows(Notes& notes, u32 noted, const u32* ids
 #pragma unroll
     for (int k = 0; k < 8; k++) {
         if (own[k] >> lane & 1) {
-            const u32 slot = id[k] >> shift;
-            notes.note[place + __popc(own[k] & below)] = slot << ROW_BITS | (first + 32 * k);
+            const u32 slot = id[k] >> shift, at = place + __popc(own[k] & below);
+            notes.note[at] = slot << ROW_BITS | (first + 32 * k);
             atomicAdd(&notes.count_of_slot[slot], 1);
+            atomicMin(&notes.first_of_slot[slot], at);
         }
         place += __popc(own[k]);
     }
@@ -154,76 +156,104 @@ __device__ __forceinline__ u32 note_rows(Notes& notes, u32 noted, const u32* ids
     return found;
 }
 
-// Adds up what is noted.
+// Adds up the rows of one slot, whose first note is among the 32 from `start` on.
 template <int IN_FLIGHT>
-__device__ __forceinline__ void add_up(Notes& notes, u32 noted, const act* dy, const Dropout& dropout, float scale,
-                                       float* d_table, bool add, int cols, u32 types) {
+__device__ __forceinline__ void add_slot(Notes& notes, u32 noted, u32 slot, u32 start, const act* dy,
+                                         const Dropout& dropout, float scale, float* d_table, bool add, int cols) {
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, below = (1u << lane) - 1;
-    const u32 piece = 32 * ((noted + 32 * WARPS - 1) / (32 * WARPS));
+    const u32 piece = 32 * ((noted + 32 * WARPS - 1) / (32 * WARPS)), count = notes.count_of_slot[slot];
+    const bool together = count > FREQUENT;
+    const u32 from = together ? min(noted, piece * warp) : start, to = together ? min(noted, from + piece) : noted;
     const int at = 8 * (blockIdx.y * 32 + lane);
     u32* queue = notes.queue[warp];
-    for (u32 slot = 0, id = blockIdx.x; id < types; slot++, id += gridDim.x) {
-        const u32 count = notes.count_of_slot[slot];
-        const bool together = count > FREQUENT;
-        if ((!together && slot % WARPS != warp) || (count == 0 && add)) continue;
-        float* out = d_table + (u64)id * cols;
-        float total[8] = {};
-        // The slot's rows are queued, until there are enough to have many loads in flight.
-        const u32 from = together ? min(noted, piece * warp) : 0, to = together ? min(noted, from + piece) : noted;
-        u32 queued = 0;
-        for (u32 base = from; count > 0 && base < to; base += 32) {
-            const u32 note = base + lane < to ? notes.note[base + lane] : 0;
-            const bool wanted = base + lane < to && note >> ROW_BITS == slot;
-            const u32 all = __ballot_sync(FULL_WARP, wanted);
-            if (wanted) queue[queued + __popc(all & below)] = note & ((1u << ROW_BITS) - 1);
-            queued += __popc(all);
-            if (queued < 32 && base + 32 < to) continue;
-            __syncwarp();
-            if (at < cols) add_rows<IN_FLIGHT>(dy, dropout, queue, queued, at, cols, total);
-            __syncwarp();
-            queued = 0;
-        }
+    // The slot's rows are queued, until there are enough to have many loads in flight.
+    u32 queued = 0, missing = count;
+    float total[8] = {};
+    for (u32 base = from; base < to && missing > 0; base += 32) {
+        const u32 note = base + lane < to ? notes.note[base + lane] : 0;
+        const bool wanted = base + lane < to && note >> ROW_BITS == slot;
+        const u32 all = __ballot_sync(FULL_WARP, wanted);
+        if (wanted) queue[queued + __popc(all & below)] = note & ((1u << ROW_BITS) - 1);
+        queued += __popc(all);
+        missing -= __popc(all);
+        if (queued < 32 && base + 32 < to && missing > 0) continue;
+        __syncwarp();
+        if (at < cols) add_rows<IN_FLIGHT>(dy, dropout, queue, queued, at, cols, total);
+        __syncwarp();
+        queued = 0;
+    }
 #pragma unroll
-        for (int i = 0; i < 8; i++) total[i] *= scale;
-        if (!together) {
-            if (at < cols) put8(out, at, cols, total, add);
-            continue;
-        }
-        store8(notes.sums[warp], 8 * lane, 256, total);
-        __syncthreads();
-        const u32 column = blockIdx.y * 256 + threadIdx.x;
-        if (threadIdx.x < 256 && column < cols) {
-            float all = add ? out[column] : 0.0f;
+    for (int i = 0; i < 8; i++) total[i] *= scale;
+    float* out = d_table + (u64)(slot * gridDim.x + blockIdx.x) * cols;
+    if (!together) {
+        if (at < cols) put8(out, at, cols, total, add);
+        return;
+    }
+    store8(notes.sums[warp], 8 * lane, 256, total);
+    __syncthreads();
+    const u32 column = blockIdx.y * 256 + threadIdx.x;
+    if (threadIdx.x < 256 && column < cols) {
+        float all = add ? out[column] : 0.0f;
 #pragma unroll
-            for (int w = 0; w < WARPS; w++) all += notes.sums[w][threadIdx.x];
-            out[column] = all;
+        for (int w = 0; w < WARPS; w++) all += notes.sums[w][threadIdx.x];
+        out[column] = all;
+    }
+    __syncthreads();
+}
+
+// Adds up what is noted, slot by slot in the order of their first notes.
+template <int IN_FLIGHT>
+__device__ __forceinline__ void add_up(Notes& notes, u32 noted, const act* dy, const Dropout& dropout, float scale,
+                                       float* d_table, bool add, int cols) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    u32 turn = 0;
+    for (u32 start = 0; start < noted; start += 32) {
+        const u32 slot = start + lane < noted ? notes.note[start + lane] >> ROW_BITS : 0;
+        u32 heads = __ballot_sync(FULL_WARP, start + lane < noted && notes.first_of_slot[slot] == start + lane);
+        for (; heads != 0; heads &= heads - 1) {
+            const u32 next = __shfl_sync(FULL_WARP, slot, __popc((heads & -heads) - 1));
+            if (notes.count_of_slot[next] > FREQUENT || turn++ % WARPS == warp)
+                add_slot<IN_FLIGHT>(notes, noted, next, start, dy, dropout, scale, d_table, add, cols);
         }
-        __syncthreads();
+    }
+}
+
+// Zeros for all of the block's ids.
+__device__ __forceinline__ void clear(float* d_table, int cols, u32 types) {
+    const float zeros[8] = {};
+    const u32 from = blockIdx.y * 256, runs = (min(cols - from, 256u) + 7) / 8;
+    for (u32 k = threadIdx.x;; k += 32 * WARPS) {
+        const u64 id = blockIdx.x + (u64)gridDim.x * (k / runs);
+        if (id >= types) return;
+        store8(d_table + id * cols, from + 8 * (k % runs), cols, zeros);
     }
 }
 
 // d_table[id] (+)= scale·Σ dropout·dy over the rows with that id (up to starts[sentences]), in row order; for ids with
-// more than 16 rows in 16 consecutive pieces, which are then added in order. All `types` rows of d_table are written.
-// launch: grid (blocks, ceil(cols / 256)), block (512), shared 0; blocks = the larger of 64 and the power of two from
-// types / 128 up
+// more than 16 rows in 16 consecutive pieces, which are then added in order. Rows of d_table without an id get zeros, or
+// stay as they are if `add`.
+// launch: grid (blocks, ceil(cols / 256)), block (512), shared 0; blocks = a power of two, types / 1024 or more; up to
+// 2^22 rows
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     embed_backward(const u32* ids, const act* dy, const u32* valid_rows, Dropout dropout, float scale, float* d_table,
                    u32 add, u32 cols, u32 types) {
     __shared__ Notes notes;
     const u32 rows = *valid_rows;
-    for (u32 first = 0, noted = 0; first == 0 || first < rows; first += TILE) {
+    if (!add) clear(d_table, cols, types);
+    for (u32 first = 0, noted = 0; first < rows; first += TILE) {
         if (noted == 0) {
             __syncthreads();
-            if (threadIdx.x < MAX_SLOTS) notes.count_of_slot[threadIdx.x] = 0;
+            for (u32 slot = threadIdx.x; slot < MAX_SLOTS; slot += 32 * WARPS)
+                notes.count_of_slot[slot] = 0, notes.first_of_slot[slot] = ~0u;
             __syncthreads();
         }
         noted += note_rows(notes, noted, ids, first, rows);
         if (noted <= CAPACITY - TILE && first + TILE < rows) continue;
         if ((cols & 7) == 0) {
             // `cols & ~7` is known to be a multiple of 8, so that load8 has no branch.
-            add_up<6>(notes, noted, dy, dropout, scale, d_table, add != 0, cols & ~7u, types);
+            add_up<6>(notes, noted, dy, dropout, scale, d_table, add != 0, cols & ~7u);
         } else {
-            add_up<1>(notes, noted, dy, dropout, scale, d_table, add != 0, cols, types);
+            add_up<1>(notes, noted, dy, dropout, scale, d_table, add != 0, cols);
         }
         noted = 0;
         add = 1;  // what comes later is added

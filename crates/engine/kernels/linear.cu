@@ -137,6 +137,44 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
+// ---- sums of columns alone ---------------------------------------------------------------------------------------
+
+#define SUM_RUNS 32
+#define SUM_LANES 8
+
+// partials = Σ of the rows first .. end, at the block's 256 columns; a warp takes every eighth row.
+template <u32 ROWS>
+__device__ __forceinline__ void sum_part(const act* values, float* partials, u32 first, u32 end, int cols) {
+    __shared__ float sums[SUM_LANES][8 * SUM_RUNS];
+    const u32 lane = threadIdx.x / SUM_RUNS, place = threadIdx.x % SUM_RUNS;
+    const int from = 8 * SUM_RUNS * blockIdx.x, at = from + 8 * place, c = from + threadIdx.x;
+    float total[8] = {};
+    u32 row = at < cols ? first + lane : end;
+    for (; row + SUM_LANES * (ROWS - 1) < end; row += SUM_LANES * ROWS) {
+        float v[ROWS][8];
+#pragma unroll
+        for (u32 k = 0; k < ROWS; k++) load8(values + (u64)(row + SUM_LANES * k) * cols, at, cols, v[k]);
+#pragma unroll
+        for (u32 k = 0; k < ROWS; k++)
+#pragma unroll
+            for (int i = 0; i < 8; i++) total[i] += v[k][i];
+    }
+#pragma unroll 1
+    for (; row < end; row += SUM_LANES) {
+        float v[8];
+        load8(values + (u64)row * cols, at, cols, v);
+#pragma unroll
+        for (int i = 0; i < 8; i++) total[i] += v[i];
+    }
+    store8(sums[lane], 8 * place, 8 * SUM_RUNS, total);
+    __syncthreads();
+    if (c >= cols) return;
+    float all = 0.0f;
+#pragma unroll
+    for (int l = 0; l < SUM_LANES; l++) all += sums[l][threadIdx.x];
+    partials[c] = all;
+}
+
 // A matrix whose columns are summed: values [rows, cols], partials [ceil(rows / rows_per_part), cols].
 struct RowSum {
     const act* values;
@@ -148,16 +186,17 @@ struct RowSums {
     RowSum job[8];
 };
 
-// The partial sums of several matrices at once: what bias_act_backward does for an identity.
-// launch: grid (ceil(max cols / 128), max parts, matrices), block (256), shared 0
-extern "C" __global__ void __launch_bounds__(256) sum_rows(RowSums jobs) {
+// The partial sums of several matrices at once.
+// launch: grid (ceil(max cols / 256), max parts, matrices), block (256), shared 0; rows_per_part =
+// 64·max(2, ceil(rows / 6400)): up to 100 parts, a thread takes a multiple of eight rows
+extern "C" __global__ void __launch_bounds__(SUM_LANES * SUM_RUNS, BF16 ? 4 : 3) sum_rows(RowSums jobs) {
     const RowSum& job = jobs.job[blockIdx.z];
     const u32 first = blockIdx.y * job.rows_per_part, end = min(job.rows, first + job.rows_per_part);
-    if (first >= job.rows || blockIdx.x * 8 * BACKWARD_RUNS >= job.cols) return;
-    act* values = (act*)job.values;  // an identity rewrites nothing
+    if (first >= job.rows || blockIdx.x * 8 * SUM_RUNS >= job.cols) return;
+    float* partials = job.partials + (u64)blockIdx.y * job.cols;
     if ((job.cols & 7) == 0) {
-        backward_tail<4>(values, nullptr, IDENTITY, Dropout{}, job.partials, first, end, job.cols & ~7u);
+        sum_part<8>(job.values, partials, first, end, job.cols & ~7u);
     } else {
-        backward_tail<1>(values, nullptr, IDENTITY, Dropout{}, job.partials, first, end, job.cols);
+        sum_part<1>(job.values, partials, first, end, job.cols);
     }
 }

@@ -7,13 +7,12 @@
 #define EPSILON 1e-5f
 
 template <int RUNS>
-__device__ __forceinline__ void load_row(const act* row, int lane, int cols, float v[RUNS][8]) {
+__device__ __forceinline__ void load_packed(const act* row, int lane, int cols, Packed run[RUNS]) {
 #pragma unroll
     for (int k = 0; k < RUNS; k++) {
         const int at = 8 * (lane + 32 * k);
-#pragma unroll
-        for (int i = 0; i < 8; i++) v[k][i] = 0.0f;
-        if (at < cols) load8(row, at, cols, v[k]);
+        run[k] = {};
+        if (at < cols) run[k].load(row, at, cols);
     }
 }
 
@@ -71,14 +70,21 @@ struct Forward {
     template <int RUNS>
     __device__ __forceinline__ void row(u32 row, int lane, int cols) const {
         const u64 start = (u64)row * cols;
+        constexpr int GROUP = RUNS * sizeof(Packed) > 64 ? 2 : RUNS;  // runs that find registers to wait in
         float s[RUNS][8];
-        load_row<RUNS>(x + start, lane, cols, s);
 #pragma unroll
-        for (int k = 0; k < RUNS; k += 2) {
-            float v[2][8];
-            load_row<2>(z + start + 256 * k, lane, cols - 256 * k, v);
-            if (8 * (lane + 32 * k) < cols) add_run(row, 8 * (lane + 32 * k), cols, v[0], s[k]);
-            if (8 * (lane + 32 * k + 32) < cols) add_run(row, 8 * (lane + 32 * k + 32), cols, v[1], s[k + 1]);
+        for (int k = 0; k < RUNS; k += GROUP) {
+            Packed x_run[GROUP], z_run[GROUP];
+            load_packed<GROUP>(x + start + 256 * k, lane, cols - 256 * k, x_run);
+            load_packed<GROUP>(z + start + 256 * k, lane, cols - 256 * k, z_run);
+#pragma unroll
+            for (int j = 0; j < GROUP; j++) {
+                const int at = 8 * (lane + 32 * (k + j));
+                float v[8];
+                x_run[j].unpack(s[k + j]);
+                z_run[j].unpack(v);
+                if (at < cols) add_run(row, at, cols, v, s[k + j]);
+            }
         }
         if (normed == nullptr) return;
         const float scale = center<RUNS>(s, lane, cols);
@@ -133,7 +139,7 @@ struct Forward {
 // sum = x + dropout(z); normed = the layer norm of sum as it is stored. z null: the layer norm of x, sum is not
 // written. normed null: the sum alone. All [rows, cols]; gamma, beta [cols].
 // launch: grid (ceil(rows / 4)), block (128), shared 0
-extern "C" __global__ void __launch_bounds__(128, 7)
+extern "C" __global__ void __launch_bounds__(128, BF16 ? 8 : 7)
     residual_norm_forward(const act* x, const act* z, Dropout dropout, const float* gamma, const float* beta, act* sum,
                           act* normed, u32 rows, u32 cols) {
     const u32 row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -152,6 +158,7 @@ extern "C" __global__ void __launch_bounds__(128, 7)
 // ---- backward ----------------------------------------------------------------------------------------------------
 
 #define WARPS 8
+#define WIDE_WARPS 12
 
 // With x̂ = (x − mean)·scale and dx̂ = dy·γ: total = d_sum + scale·(dx̂ − mean(dx̂) − x̂·mean(dx̂·x̂)).
 struct Backward {
@@ -164,49 +171,70 @@ struct Backward {
     bool add_dz;
     float* partials;  // of this part: dγ, then dβ
 
-    // Rows of up to 512 columns with dy; the warps of the block take them in turn.
+    // Rows of up to 256·RUNS columns with dy; the ROWS warps of the block take them in turn.
+    template <int RUNS, int ROWS>
     __device__ __forceinline__ void part(u32 first, u32 end, int cols) const {
-        constexpr int RUNS = 2;  // four would leave registers for a single block
-        __shared__ float sums[WARPS][256 * RUNS];
+        constexpr bool LATE = RUNS * sizeof(Packed) > 64;  // dy and d_sum find no registers to wait in
+        __shared__ float sums[ROWS][256 * RUNS];
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         float d_gamma[RUNS][8] = {}, d_beta[RUNS][8] = {};
-        for (u32 row = first + warp; row < end; row += WARPS) {
+        for (u32 row = first + warp; row < end; row += ROWS) {
             const u64 start = (u64)row * cols;
-            float x[RUNS][8], d[RUNS][8], total[RUNS][8];
-            load_row<RUNS>(sum + start, lane, cols, x);
-            load_row<RUNS>(dy + start, lane, cols, d);
             // dy once more where d_sum is absent: no branch keeps the loads apart.
-            load_row<RUNS>((d_sum != nullptr ? d_sum : dy) + start, lane, cols, total);
-            const float scale = center<RUNS>(x, lane, cols), inverse = 1.0f / cols;
-            float plain = 0.0f, dot = 0.0f;
+            const act* from = (d_sum != nullptr ? d_sum : dy) + start;
+            Packed x_run[RUNS], d_run[RUNS], sum_run[RUNS];
+            load_packed<RUNS>(sum + start, lane, cols, x_run);
+            load_packed<RUNS>(dy + start, lane, cols, d_run);
+            if constexpr (!LATE) load_packed<RUNS>(from, lane, cols, sum_run);
+
+            float x[RUNS][8], d[8], g[8], total = 0.0f;
 #pragma unroll
             for (int k = 0; k < RUNS; k++) {
-                const int at = 8 * (lane + 32 * k);
-                float g[8] = {};
-                if (at < cols) load8(gamma, at, cols, g);
+                x_run[k].unpack(x[k]);
+#pragma unroll
+                for (int i = 0; i < 8; i++) total += x[k][i];
+            }
+            const float inverse = 1.0f / cols, mean = warp_sum(total) * inverse;
+
+            // Three sums at once: mean(dx̂·x̂) is scale·mean(dx̂·(x − mean)).
+            float squares = 0.0f, plain = 0.0f, dot = 0.0f;
+#pragma unroll
+            for (int k = 0; k < RUNS; k++) {
+                const bool there = 8 * (lane + 32 * k) < cols;
+                d_run[k].unpack(d);
+                load_gamma(8 * (lane + 32 * k), cols, g);
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
-                    x[k][i] *= scale;
-                    d_gamma[k][i] = fmaf(d[k][i], x[k][i], d_gamma[k][i]);
-                    d_beta[k][i] += d[k][i];
-                    d[k][i] *= g[i];
-                    plain += d[k][i];
-                    dot = fmaf(d[k][i], x[k][i], dot);
+                    x[k][i] = there ? x[k][i] - mean : 0.0f;
+                    squares = fmaf(x[k][i], x[k][i], squares);
+                    plain = fmaf(d[i], g[i], plain);
+                    dot = fmaf(d[i] * g[i], x[k][i], dot);
                 }
             }
+            const float scale = rsqrtf(fmaf(warp_sum(squares), inverse, EPSILON));
             plain = warp_sum(plain) * inverse;
-            dot = warp_sum(dot) * inverse;
-#pragma unroll
-            for (int k = 0; k < RUNS; k++)
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    const float value = scale * (d[k][i] - plain - x[k][i] * dot);
-                    total[k][i] = d_sum != nullptr ? total[k][i] + value : value;
-                }
+            dot = warp_sum(dot) * scale * inverse;
+
 #pragma unroll
             for (int k = 0; k < RUNS; k++) {
                 const int at = 8 * (lane + 32 * k);
-                if (at < cols) put_run(row, at, cols, total[k]);
+                float out[8];
+                if constexpr (LATE) {
+                    load_packed<1>(dy + start + 256 * k, lane, cols - 256 * k, &d_run[k]);
+                    load_packed<1>(from + 256 * k, lane, cols - 256 * k, &sum_run[k]);
+                }
+                d_run[k].unpack(d);
+                sum_run[k].unpack(out);
+                load_gamma(at, cols, g);
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    const float normed = x[k][i] * scale;
+                    d_gamma[k][i] = fmaf(d[i], normed, d_gamma[k][i]);
+                    d_beta[k][i] += d[i];
+                    const float value = fmaf(d[i], g[i], -plain) - normed * dot;
+                    out[i] = fmaf(scale, value, d_sum != nullptr ? out[i] : 0.0f);
+                }
+                if (at < cols) put_run(row, at, cols, out);
             }
         }
         if (partials == nullptr) return;
@@ -218,13 +246,19 @@ struct Backward {
                 store8(sums[warp], 8 * (lane + 32 * k), 256 * RUNS, half == 0 ? d_gamma[k] : d_beta[k]);
             __syncthreads();
 #pragma unroll 1
-            for (int c = threadIdx.x; c < cols; c += 32 * WARPS) {
+            for (int c = threadIdx.x; c < cols; c += 32 * ROWS) {
                 float total = 0.0f;
 #pragma unroll
-                for (int w = 0; w < WARPS; w++) total += sums[w][c];
+                for (int w = 0; w < ROWS; w++) total += sums[w][c];
                 partials[half * cols + c] = total;
             }
         }
+    }
+
+    __device__ __forceinline__ void load_gamma(int at, int cols, float g[8]) const {
+#pragma unroll
+        for (int i = 0; i < 8; i++) g[i] = 0.0f;
+        if (at < cols) load8(gamma, at, cols, g);
     }
 
     // Anything: each row is read several times by a warp, and every eight rows are added up by columns.
@@ -326,6 +360,20 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
     if (cols > 512 || cols != wide || dy == nullptr) {
         op.any_part(first, end, cols);
     } else {
-        op.part(first, end, wide);
+        op.part<2, WARPS>(first, end, wide);
     }
+}
+
+// The same for rows of up to 1024 columns, a multiple of 8, with dy. A kernel of its own, as a warp that holds such a
+// row and its sums needs more registers than two blocks of eight leave it.
+// launch: grid (ceil(rows / rows_per_part)), block (384), shared 0; rows_per_part = ceil(rows / 132): a block for each
+// SM
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 1)
+    residual_norm_backward_wide(const act* dy, const act* d_sum, const act* sum, const float* gamma, Dropout dropout,
+                                act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 rows, u32 cols,
+                                u32 rows_per_part) {
+    const u32 first = blockIdx.x * rows_per_part, end = min(rows, first + rows_per_part);
+    if (partials != nullptr) partials += 2 * (u64)blockIdx.x * cols;
+    const Backward op = {dy, d_sum, sum, gamma, dropout, dx, add_dx != 0, dz, add_dz != 0, partials};
+    op.part<4, WIDE_WARPS>(first, end, cols & ~7u);
 }

@@ -106,6 +106,29 @@ __device__ __forceinline__ void store8(act* row, int at, int cols, const float v
 }
 #endif
 
+// A run as it is stored: in bfloat16 it waits in half the registers.
+struct Packed {
+#if BF16
+    uint4 values;
+#else
+    float4 values[2];
+#endif
+
+    __device__ __forceinline__ void load(const act* row, int at, int cols) {
+        if ((cols & 7) == 0) {
+            *this = *(const Packed*)(row + at);
+        } else {
+            act* value = (act*)&values;
+#pragma unroll
+            for (int i = 0; i < 8; i++) value[i] = at + i < cols ? row[at + i] : as_act(0.0f);
+        }
+    }
+
+    __device__ __forceinline__ void unpack(float v[8]) const {
+        load8((const act*)&values, 0, 8, v);
+    }
+};
+
 // Writes `v`, or adds it to what is there.
 template <typename T>
 __device__ __forceinline__ void put8(T* row, int at, int cols, float v[8], bool add) {

@@ -130,7 +130,8 @@ impl ColumnSums {
         let waiting = std::mem::take(&mut self.waiting);
         for (matrix, sum) in waiting.iter().zip(&mut matrices.sums) {
             let [rows, cols] = matrix.size;
-            let (parts, rows_per_part) = super::linear::parts(rows);
+            let rows_per_part = 64 * rows.div_ceil(6400).max(2);
+            let parts = rows.div_ceil(rows_per_part);
             let partials = Block::new(gpu, 4 * parts * cols);
             *sum = RowSum {
                 values: matrix.values.ptr(),
@@ -144,7 +145,7 @@ impl ColumnSums {
             self.blocks.push(partials);
         }
         let shape = Shape {
-            grid: [most_cols.div_ceil(128) as u32, most_parts as u32, waiting.len() as u32],
+            grid: [most_cols.div_ceil(256) as u32, most_parts as u32, waiting.len() as u32],
             ..Shape::of(1, 256)
         };
         gpu.launch(&Unit::plain("linear"), "sum_rows", shape, &[&matrices]);

@@ -11,7 +11,7 @@ use crate::ops::decode::Lineage;
 use crate::ops::embed::Embedding;
 use crate::rng::Dropout;
 use crate::tape::Backward;
-use crate::{Ids, ParamId, Segments, Tape, Var};
+use crate::{Error, Ids, ParamId, Segments, Tape, Var};
 
 pub(crate) fn embed(
     tape: &mut Tape<'_>,
@@ -51,6 +51,9 @@ pub(crate) fn embed(
     y
 }
 
+/// Rows that the scattering kernel can number.
+const MOST_ROWS: usize = 1 << 22;
+
 /// `dE[id] += scale·dropout·dy`, for so many rows as device memory says.
 pub(super) fn scatter(
     gpu: &Gpu,
@@ -67,12 +70,20 @@ pub(super) fn scatter(
     if target == Ptr::NULL {
         return;
     }
-    // A power of two, so that a block finds its ids by their low bits.
-    let blocks = types.div_ceil(128).next_power_of_two().max(64);
+    if ids.len() > MOST_ROWS {
+        return gpu.fail(Error::Gpu(format!(
+            "a batch of {} tokens; on a GPU there can be {MOST_ROWS}: make batches smaller",
+            ids.len()
+        )));
+    }
+    // A power of two, so that a block finds its ids by their low bits: 1,024 of them at most, and 128 blocks in all,
+    // which run at once.
+    let widths = cols.div_ceil(256);
+    let blocks = types.div_ceil(1024).max(128_usize.div_ceil(widths)).next_power_of_two();
     gpu.launch(
         &Unit::plain("embed"),
         "embed_backward",
-        Shape::grid([blocks, cols.div_ceil(256)], 512),
+        Shape::grid([blocks, widths], 512),
         &[
             &ids.ptr(),
             &dy.ptr(),

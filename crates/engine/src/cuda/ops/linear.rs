@@ -135,12 +135,6 @@ fn kind(act: Activation) -> u32 {
     }
 }
 
-/// How rows are cut for sums of columns: up to 100 parts, and the rows of one.
-pub(super) fn parts(rows: usize) -> (usize, usize) {
-    let rows_per_part = 64 * rows.div_ceil(6400).max(1);
-    (rows.div_ceil(rows_per_part), rows_per_part)
-}
-
 /// dY becomes dZ in place, and the sums of its columns the gradient of the bias.
 #[expect(clippy::too_many_arguments, reason = "one kernel's arguments")]
 fn slope_and_bias(
@@ -153,7 +147,9 @@ fn slope_and_bias(
     act: Activation,
     dropout: Option<Dropout>,
 ) {
-    let (parts, rows_per_part) = parts(rows);
+    // Up to 100 parts.
+    let rows_per_part = 64 * rows.div_ceil(6400).max(1);
+    let parts = rows.div_ceil(rows_per_part);
     let (target, held) = backward.param_target(bias);
     let wanted = target != Ptr::NULL;
     let partials = wanted.then(|| backward.device().scratch_floats(parts * cols));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::linear::record;
 use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
-use crate::cuda::launch::Shape;
+use crate::cuda::launch::{Argument, Shape};
 use crate::cuda::memory::Ptr;
 use crate::tape::RealRows;
 use crate::{Segments, Tape, Var};
@@ -50,31 +50,37 @@ pub(crate) fn running_mean(
     window: Option<usize>,
 ) -> Var {
     let cols = x.cols();
-    let window = window.unwrap_or(0) as u32;
+    let window = window.map(|window| window as u32);
     let y = tape.device().scratch(x.tensor().count());
-    let arguments = segments.argument();
-    gpu.launch(
-        &unit(),
-        "running_mean_forward",
-        running_shape(segments, cols),
-        &[&x.ptr(), &arguments, &window, &y.ptr(), &(cols as u32)],
-    );
+    let kernels = ["running_mean_forward", "running_mean_window_forward"];
+    running(gpu, kernels, x.ptr(), segments, window, &[&y.ptr(), &(cols as u32)], cols);
     let y = tape.output([x.rows(), cols], y, x.tracked()).with_rows(RealRows::Rows(segments.clone()));
     let (x, segments) = (x.clone(), segments.clone());
     record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
         let (dx, held) = backward.target(&x);
         if dx != Ptr::NULL {
-            gpu.launch(
-                &unit(),
-                "running_mean_backward",
-                running_shape(&segments, cols),
-                &[&dy.ptr(), &segments.argument(), &window, &dx, &held, &(cols as u32)],
-            );
+            let kernels = ["running_mean_backward", "running_mean_window_backward"];
+            running(gpu, kernels, dy.ptr(), &segments, window, &[&dx, &held, &(cols as u32)], cols);
         }
     });
     y
 }
 
-fn running_shape(segments: &Segments, cols: usize) -> Shape {
-    Shape::grid([segments.count(), cols.div_ceil(64)], 128)
+/// Launches the first of two kernels, or for a window the second, which takes its length before what comes `then`.
+fn running(
+    gpu: &Gpu,
+    [plain, windowed]: [&'static str; 2],
+    from: Ptr,
+    segments: &Segments,
+    window: Option<u32>,
+    then: &[&dyn Argument],
+    cols: usize,
+) {
+    let (kernel, columns, threads) = if window.is_some() { (windowed, 32, 256) } else { (plain, 64, 128) };
+    let rows = segments.argument();
+    let mut arguments: Vec<&dyn Argument> = vec![&from, &rows];
+    arguments.extend(window.as_ref().map(|window| window as &dyn Argument));
+    arguments.extend(then);
+    let shape = Shape::grid([segments.count(), cols.div_ceil(columns)], threads);
+    gpu.launch(&unit(), kernel, shape, &arguments);
 }

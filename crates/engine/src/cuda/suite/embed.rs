@@ -16,7 +16,11 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(embed(sizes(131, 40), &[64, 1, 0, 17], Spread::Even, std::convert::identity));
         cases.push(embed(sizes(997, 24), &[300, 1, 699], Spread::OneFrequent, std::convert::identity));
         cases.push(embed(sizes(131, 40), &[30, 0, 1, 17], Spread::Even, OpCase::with_room));
+        // Far more types than tokens; more tokens than a block notes at a time.
+        cases.push(embed(sizes(40_000, 16), &[100, 57], Spread::OneFrequent, std::convert::identity));
+        cases.push(embed(sizes(300, 16), &[9_000, 1], Spread::OneFrequent, OpCase::large));
         cases.push(embed(sizes(6_632, 512), &[100; 33], Spread::OneFrequent, OpCase::large));
+        cases.push(embed(sizes(20_000, 1024), &[512; 8], Spread::Even, OpCase::large));
     }
     // Search: one token each, after five steps.
     let sizes = Sizes { types: 131, width: 40, offset: 5, dropout: 0.4 };

@@ -31,6 +31,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(linear([515, 512, 1536], Identity, 0.0, OpCase::large));
     cases.push(linear([515, 512, 2048], Relu, 0.1, OpCase::large));
     cases.push(linear([515, 2048, 512], Identity, 0.0, OpCase::large));
+    cases.push(linear([7_001, 64, 1024], Identity, 0.0, OpCase::large));
     cases
 }
 

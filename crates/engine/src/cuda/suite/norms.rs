@@ -7,13 +7,15 @@ use crate::ops::residual_norm::{LayerNorm, Normed};
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dropout in [0.0, 0.3] {
-        for size in [[1, 33], [3, 7], [61, 512], [19, 1024], [11, 1500]] {
+        for size in [[1, 33], [3, 7], [61, 512], [19, 1024], [200, 760], [11, 1500]] {
             cases.push(residual_norm(size, dropout, Used::Normed, std::convert::identity));
             cases.push(residual_norm(size, dropout, Used::Both, std::convert::identity));
             cases.push(residual(size, dropout));
         }
         cases.push(residual_norm([50, 24], dropout, Used::Both, OpCase::with_room));
+        cases.push(residual_norm([50, 1024], dropout, Used::Both, OpCase::with_room));
         cases.push(residual_norm([3_300, 512], dropout, Used::Normed, OpCase::large));
+        cases.push(residual_norm([5_000, 1024], dropout, Used::Both, OpCase::large));
     }
     for size in [[1, 33], [3, 7], [61, 512], [19, 1024], [11, 1500]] {
         cases.push(layer_norm(size, 0.0));

@@ -7,12 +7,15 @@ use super::values::starts;
 /// One row; empty sentences; sentences that one block, a stretch of a block, or several windows take.
 const LENGTHS: [&[u32]; 4] = [&[1], &[4, 0, 1, 6, 0], &[17, 16, 1, 33], &[130, 0, 299, 1, 77]];
 
+/// None; some that are summed anew at each place, and longer ones.
+const WINDOWS: [Option<usize>; 5] = [None, Some(1), Some(3), Some(6), Some(100)];
+
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for lengths in LENGTHS {
         for cols in [5, 64] {
             cases.push(segment_mean(lengths, cols, std::convert::identity));
-            for window in [None, Some(1), Some(3), Some(100)] {
+            for window in WINDOWS {
                 cases.push(running_mean(lengths, cols, window, std::convert::identity));
             }
         }
@@ -20,9 +23,11 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(segment_mean(&[13, 0, 30, 1], 40, OpCase::with_room));
     cases.push(running_mean(&[13, 0, 30, 1], 40, None, OpCase::with_room));
     cases.push(running_mean(&[13, 0, 30, 1], 40, Some(3), OpCase::with_room));
+    cases.push(running_mean(&[13, 0, 30, 1], 40, Some(7), OpCase::with_room));
     cases.push(segment_mean(&[4_096, 300, 1], 512, OpCase::large));
     cases.push(running_mean(&[4_096, 300, 1], 512, None, OpCase::large));
     cases.push(running_mean(&[4_096, 300, 1], 512, Some(100), OpCase::large));
+    cases.push(running_mean(&[512; 8], 1024, Some(100), OpCase::large));
     cases
 }
 
