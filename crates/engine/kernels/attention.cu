@@ -1,7 +1,8 @@
 // Attention forward: out = w·dropout(softmax(Q·Kᵀ/√K))·V for every sentence and head; probabilities stay in registers.
 // Arguments, macros and building blocks: attention.cuh.
 
-// The running softmax of a lane's two rows: p = exp(s − top), total = Σ p of the lane's columns.
+// The running softmax of a lane's two rows: p = exp(s − top), total = Σ p of the lane's columns. Scores and `top` are those
+// of Q·Kᵀ; they are scaled on the way into the exponential.
 struct Softmax {
     float top[2] = {-INFINITE, -INFINITE};
     float total[2] = {0.0f, 0.0f};
@@ -14,18 +15,37 @@ struct Softmax {
 #pragma unroll
             for (int i = 0; i < TILE / 4; i++) next = fmaxf(next, s[i / 2][2 * half + i % 2]);
             next = quad_max(next);
-            shrink[half] = power(top[half] - next);
+            shrink[half] = power((top[half] - next) * SCORE_SCALE);
             top[half] = next;
             total[half] *= shrink[half];
+            const float scaled = next * SCORE_SCALE;
 #pragma unroll
             for (int i = 0; i < TILE / 4; i++) {
                 float& p = s[i / 2][2 * half + i % 2];
-                p = power(p - next);
+                p = power(fmaf(p, SCORE_SCALE, -scaled));
                 total[half] += p;
             }
         }
     }
 };
+
+// Scores of a warp's rows and the keys of a tile, of which it sees `count`: others get any values. In turns for all keys
+// where all are loaded anyway: the tensor cores are slow to answer.
+template <typename Own>
+__device__ __forceinline__ void scores(float s[TILE / 8][4], const Own& own, const act* keys, u32 count) {
+#if LONG
+#pragma unroll
+    for (int i = 0; i < TILE / 2; i++) s[i / 4][i % 4] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < WIDTH; k += 16)
+#pragma unroll
+        for (int i = 0; i < TILE; i += 16) add_columns(&s[i / 8], own, keys + i * PITCH, k);
+#else
+#pragma unroll
+    for (int i = 0; i < TILE; i += 16)
+        if (i < count) product_of_rows(&s[i / 8], own, keys + i * PITCH);
+#endif
+}
 
 // out and log_sums. A tile whose weights are all 0 gets zeros, log-sums too, unless `every_head`.
 //
@@ -57,6 +77,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_f
     const u32 lane = first + row + lane_row();
     const u32 visible[2] = {visible_keys(h, lane), visible_keys(h, lane + 8)};
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
+    const u32 every_row = visible_keys(h, first + row);  // keys that all rows of the warp see
     const Drops drops(a.dropout);
     OwnRows<LONG> own(q + row * PITCH);
     Softmax softmax;
@@ -66,20 +87,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_f
         if (from == 0) own.take();
         if (from >= warp_keys) return;
         float s[TILE / 8][4], shrink[2];
+        scores(s, own, k, warp_keys - from);
+        if (from + TILE > every_row) {
 #pragma unroll
-        for (int i = 0; i < TILE; i += 16) {
-            const bool seen = from + i < warp_keys;
-            if (seen) product_of_rows(&s[i / 8], own, k + i * PITCH);
-#pragma unroll
-            for (int e = 0; e < 8; e++) {
-                float& score = s[i / 8 + e / 4][e % 4];
-                const u32 key = from + i + e / 4 * 8 + lane_column() + e % 2;
-                score = seen && key < visible[e % 4 / 2] ? score * SCORE_SCALE : -INFINITE;
+            for (int i = 0; i < TILE / 2; i++) {
+                const u32 key = from + i / 4 * 8 + lane_column() + i % 2;
+                if (key >= visible[i % 4 / 2]) s[i / 4][i % 4] = -INFINITE;
             }
         }
         softmax.step(s, shrink);
+        if (!LONG || __any_sync(FULL_WARP, shrink[0] != 1.0f || shrink[1] != 1.0f)) {
 #pragma unroll
-        for (int i = 0; i < WIDTH / 2; i++) sum.c[i / 4][i % 4] *= shrink[i % 4 / 2];
+            for (int i = 0; i < WIDTH / 2; i++) sum.c[i / 4][i % 4] *= shrink[i % 4 / 2];
+        }
 #pragma unroll
         for (int i = 0; i < TILE; i += 16) {
             if (from + i >= warp_keys) break;
@@ -102,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_f
         const bool inside = i < h.queries;
         factor[half] = inside ? __fdividef(weight_of(a, h, i) * drops.scale, total) : 0.0f;
         if (inside && lane_column() == 0)
-            a.log_sums[place_of(a, h, i)] = (softmax.top[half] + logarithm(total)) / UNIT;
+            a.log_sums[place_of(a, h, i)] = softmax.top[half] * SCALE + logarithm(total) / UNIT;
     }
 #pragma unroll
     for (int i = 0; i < WIDTH / 2; i++) sum.c[i / 4][i % 4] *= factor[i % 4 / 2];

@@ -282,21 +282,36 @@ __device__ __forceinline__ void add_product(Sum& sum, const FragmentA& a, const 
 
 // ---- tiles and global memory -----------------------------------------------------------------------------------
 
+#if BF16
+// Starts to copy 16 bytes, of which those from `size` on become zeros.
+__device__ __forceinline__ void copy_unit(act* to, const act* from, u32 size) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"((u32)__cvta_generic_to_shared(to)), "l"(from), "r"(size)
+                 : "memory");
+}
+#endif
+
 // Starts to copy `count` rows of a head into a tile; rows are filled with zeros up to a multiple of 16.
 __device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride, u32 count) {
+#if BF16 && LONG
+    // Most tiles are whole, and a thread's units of them lie in one column.
+    constexpr int UNITS = WIDTH / 8, STEP = THREADS / UNITS;
+    if (HEAD == WIDTH && STEP * UNITS == THREADS && TILE % STEP == 0 && count == TILE) {
+        const u32 row = threadIdx.x / UNITS, at = threadIdx.x % UNITS * 8;
+        const act* from = rows + (u64)row * stride + at;
+#pragma unroll
+        for (int i = 0; i < TILE; i += STEP, from += (u64)STEP * stride) copy_unit(tile + (row + i) * PITCH + at, from, 16);
+        return;
+    }
+#endif
     const u32 units = (count + 15) / 16 * 16 * (WIDTH / 8);
     for (u32 i = threadIdx.x; i < units; i += blockDim.x) {
         const u32 row = i / (WIDTH / 8), at = i % (WIDTH / 8) * 8;
         const bool inside = row < count && at < HEAD;
 #if BF16
         if constexpr (HEAD % 8 == 0) {
-            const act* from = inside ? rows + (u64)row * stride + at : rows;
-            const u32 to = (u32)__cvta_generic_to_shared(tile + row * PITCH + at);
-            // Of the 16 bytes, those from the last operand on become zeros.
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                         :
-                         : "r"(to), "l"(from), "r"(inside ? 16 : 0)
-                         : "memory");
+            copy_unit(tile + row * PITCH + at, inside ? rows + (u64)row * stride + at : rows, inside ? 16 : 0);
             continue;
         }
 #endif

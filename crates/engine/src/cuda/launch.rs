@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_void};
 
+use cudarc::driver::sys::CUfunction_attribute_enum as Attribute;
 use cudarc::driver::{result, sys};
 use rayon::prelude::*;
 
@@ -142,6 +143,10 @@ impl Gpu {
         let mut functions = self.functions.lock().expect("no launch panics");
         let key = (unit.clone(), kernel);
         let fault = |error: result::DriverError| Error::Gpu(format!("kernel `{kernel}`: {error}"));
+        let set = |function, attribute, value| {
+            // SAFETY: the function is valid.
+            unsafe { result::function::set_function_attribute(function, attribute, value) }.map_err(fault)
+        };
         let mut function = match functions.get(&key) {
             Some(function) if function.shared >= shared => return Ok(*function),
             Some(function) => *function,
@@ -150,14 +155,15 @@ impl Gpu {
                 let name = CString::new(kernel).expect("kernel names hold no NUL");
                 // SAFETY: the module is never unloaded.
                 let handle = unsafe { result::module::get_function(module, name) }.map_err(fault)?;
+                if shared > 0 {
+                    // All of it in per cent, or the driver may leave too little for the blocks that would fit.
+                    set(handle, Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100)?;
+                }
                 Function { handle, shared: SHARED_WITHOUT_ASKING }
             }
         };
         if shared > function.shared {
-            let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the function is valid.
-            unsafe { result::function::set_function_attribute(function.handle, attribute, shared as i32) }
-                .map_err(fault)?;
+            set(function.handle, Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared as i32)?;
             function.shared = shared;
         }
         functions.insert(key, function);
