@@ -242,11 +242,18 @@ fn language_models_by_perplexity() {
     for part in ["ppl valid", "ppl test", "19.03", "blocks of 16 tokens of which 12 are context"] {
         assert!(table.contains(part), "{part}: {table}");
     }
-    let ppl = json(&place.path("out/mae-1/result.json"))["language_model"]["test"]["ppl"].clone();
-    let eval = ["eval-lm", "out/mae-1/checkpoint_best", "--data", "bin", "--json", "--device", "cpu"];
-    let eval = place.mae(&eval, &["--tokens-per-sample", "16", "--context-window", "12"]);
-    let eval: Value = serde_json::from_str(eval.succeeded()).unwrap();
-    assert!((eval["ppl_per_token"].as_f64().unwrap() - ppl.as_f64().unwrap()).abs() < 1e-9);
+    let texts = |run: &str| json(&place.path(&format!("out/{run}/result.json")))["language_model"].clone();
+    let eval = |more: &[&str]| -> Value {
+        let eval = ["eval-lm", "out/mae-1/checkpoint_best", "--data", "bin", "--json", "--device", "cpu"];
+        let blocks = ["--tokens-per-sample", "16", "--context-window", "12"];
+        serde_json::from_str(place.mae(&eval, &[&blocks[..], more].concat()).succeeded()).unwrap()
+    };
+    let same = |a: &Value, b: &Value| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-9;
+    let found = texts("mae-1");
+    assert!(same(&eval(&[])["ppl_per_token"], &found["test"]["ppl"]));
+    assert!(same(&eval(&["--expert", "argmax"])["ppl_per_word"], &found["test"]["one_expert"]["argmax"]));
+    assert_eq!(found["test"]["one_expert"]["random"].as_array().unwrap().len(), 5);
+    assert!(found["valid"]["one_expert"].is_null() && texts("base-1")["test"]["one_expert"].is_null());
 }
 
 #[test]

@@ -128,9 +128,9 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
                 None => run.dev.as_ref()?.gate_entropy,
             }),
             collapsed: own.iter().filter(|run| run.gates.as_ref().is_some_and(|g| g.collapsed)).count(),
-            argmax: translated(|t| t.one_expert.as_ref().and_then(|o| Some(o.argmax? - o.mixture))),
-            random: translated(|t| {
-                t.one_expert.as_ref().and_then(|o| Some(Spread::of(&o.random)?.mean - o.mixture))
+            argmax: spread(&|run| run.one_expert().and_then(|o| Some(o.argmax? - o.mixture))),
+            random: spread(&|run| {
+                run.one_expert().and_then(|o| Some(Spread::of(&o.random)?.mean - o.mixture))
             }),
             parameters: own.first().map(|run| run.parameters),
             updates: spread(&|run| Some(run.updates as f64)),

@@ -8,6 +8,7 @@ use mae_data::moses::{Detokenizer, Escapes, Lang};
 use mae_data::{BlockOptions, Blocks, BreakMode, IndexedDataset, ParallelDataset, Segmentation, TextDataset};
 use mae_decode::SearchOptions;
 use mae_engine::Device;
+use mae_eval::analysis::text::Text;
 use mae_eval::analysis::{self, analyse, one_expert};
 use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats, Compounds};
 use mae_eval::perplexity::{TextMeasure, log_probs};
@@ -27,7 +28,7 @@ use crate::progress;
 use crate::training::material::Sets;
 
 /// Tokens at most in a batch of a language model's text.
-const MAX_TOKENS: u32 = 4096;
+const MAX_TOKENS: u32 = 16_384;
 
 /// BLEU as `test` wants it on whitespace tokens, and on plain text.
 pub fn bleu_configs(test: &Translation) -> [BleuConfig; 2] {
@@ -149,6 +150,20 @@ fn gates(model: &Translator, valid: &ParallelDataset, codes: Option<&Segmentatio
     }))
 }
 
+fn one_expert_of_text(
+    model: &mae_model::LanguageModel,
+    text: Text<'_>,
+    mixture: &TextMeasure,
+    draws: usize,
+) -> Result<OneExpert> {
+    let random = one_expert::Random { draws, seed: 1 };
+    let evaluations = random.evaluations(model.config().mixture.system.is_gated()) as u64;
+    let bar = progress::bar(evaluations * text.blocks.tokens(), "Reading with one expert");
+    let found = one_expert::evaluate_text(model, text, mixture, random, |done| bar.set_position(done))?;
+    bar.finish_and_clear();
+    Ok(OneExpert { mixture: found.mixture, argmax: found.argmax, random: found.random })
+}
+
 /// What was found of a language model.
 pub struct LanguageFound {
     pub dev: Option<Development>,
@@ -184,9 +199,18 @@ pub fn language_model(
         let found = log_probs(&model, &blocks, MAX_TOKENS, &ExpertMode::Mix, |done| bar.set_position(done))?;
         bar.finish_and_clear();
         let measure = TextMeasure::of(&data, codes.as_ref(), &found);
+        let one_expert = if test.draws > 0
+            && Some(split) == test.splits.last()
+            && model.config().mixture.system != System::Base
+        {
+            let text = Text { data: &data, codes: codes.as_ref(), blocks: &blocks, max_tokens: MAX_TOKENS };
+            Some(one_expert_of_text(&model, text, &measure, test.draws)?)
+        } else {
+            None
+        };
         let (ppl, ppl_per_word) =
             (measure.perplexity_per(measure.tokens), measure.perplexity_per(measure.words));
-        predicted.insert(split.clone(), Predicted { tokens: measure.tokens, ppl, ppl_per_word });
+        predicted.insert(split.clone(), Predicted { tokens: measure.tokens, ppl, ppl_per_word, one_expert });
     }
     let dev = if IndexedDataset::exists(sets.folder.join(sets.valid)) {
         let options = BlockOptions {

@@ -72,6 +72,8 @@ pub struct LanguageModel {
     pub context_window: usize,
     /// The last so many epoch checkpoints are averaged; 0: the best checkpoint is taken.
     pub average: usize,
+    /// Draws of random experts for the last text; 0: no one-expert evaluation.
+    pub draws: usize,
 }
 
 impl Default for LanguageModel {
@@ -81,6 +83,7 @@ impl Default for LanguageModel {
             tokens_per_sample: 512,
             context_window: 480,
             average: 0,
+            draws: 5,
         }
     }
 }

@@ -102,7 +102,7 @@ pub struct Translated {
     pub one_expert: Option<OneExpert>,
 }
 
-/// BLEU (fairseq's, whitespace tokens) with one expert per attention.
+/// BLEU (fairseq's, whitespace tokens) or perplexity per word with one expert per attention.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OneExpert {
     /// Of the mixture.
@@ -122,9 +122,17 @@ pub struct Predicted {
     pub ppl: f64,
     /// Perplexity per word, pieces joined.
     pub ppl_per_word: f64,
+    /// Perplexity with one expert per attention, of the last text.
+    pub one_expert: Option<OneExpert>,
 }
 
 impl RunResult {
+    /// What was found with one expert per attention.
+    pub fn one_expert(&self) -> Option<&OneExpert> {
+        let of_texts = || self.language_model.iter().flatten().find_map(|(_, text)| text.one_expert.as_ref());
+        self.translation.as_ref().and_then(|test| test.one_expert.as_ref()).or_else(of_texts)
+    }
+
     /// That of a run's folder, if it has one.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(RESULT);

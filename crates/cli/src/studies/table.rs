@@ -96,19 +96,13 @@ fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>> {
 }
 
 fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
-    let translates = comparison.score != Score::Perplexity;
-    let mut heading = headings(&["system", "dev loss", "gate entropy"]);
-    if translates {
-        heading.extend(headings(&["one expert", "random expert"]));
-    }
+    let mut heading = headings(&["system", "dev loss", "gate entropy", "one expert", "random expert"]);
     heading.extend(headings(&["parameters", "updates", "time per run"]));
     let row = |row: &Row| {
         let count = row.seeds.len();
         let mut cells =
             vec![row.system.clone(), spread(row.dev_loss, count, 3), spread(row.gate_entropy, count, 3)];
-        if translates {
-            cells.extend([signed(row.argmax, count), signed(row.random, count)]);
-        }
+        cells.extend([signed(row.argmax, count), signed(row.random, count)]);
         let whole = |value: Option<f64>| value.map_or(NONE.into(), |value| format!("{value:.0}"));
         cells.extend([
             whole(row.parameters.map(|parameters| parameters as f64)),
@@ -151,6 +145,13 @@ fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
             "Perplexity per token, blocks of {} tokens of which {} are context; lower is better.",
             test.tokens_per_sample, test.context_window
         ));
+        if test.draws > 0 {
+            notes.push(format!(
+                "One expert, random expert: perplexity per word of the last text with the gates' favourite, and with random experts \
+                 (mean of {} draws), less that of the mixture.",
+                test.draws
+            ));
+        }
     }
     let entropy = if study.translation.is_some() { "mean over encoder layers" } else { "mean over layers" };
     notes.push(format!(

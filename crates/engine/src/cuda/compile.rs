@@ -13,7 +13,8 @@ use crate::{Error, Result};
 const PRELUDE: &str = include_str!("../../kernels/prelude.cuh");
 
 /// Put before the attention kernels, too.
-const ATTENTION: &str = include_str!("../../kernels/attention.cuh");
+const ATTENTION: &str =
+    concat!(include_str!("../../kernels/attention.cuh"), include_str!("../../kernels/attention_tiles.cuh"));
 
 macro_rules! sources {
     ($($name:literal),* $(,)?) => {

@@ -8,8 +8,8 @@ use mae_model::{Draws, ExpertMode, LanguageModel, Translator};
 use mae_train::Result;
 use serde::Serialize;
 
-use super::text::{Text, TextRead};
-use crate::perplexity::log_probs;
+use super::text::Text;
+use crate::perplexity::{TextMeasure, log_probs};
 use crate::validator::BleuValidator;
 
 /// What is measured.
@@ -111,22 +111,22 @@ pub fn evaluate(
 }
 
 /// Scores a text with the gates' favourites and with random experts, drawn for each block and attention; `mixture` is how
-/// it was read before. `progress` is told the number of tokens done, of all evaluations together.
+/// likely it was with all. `progress` is told the number of tokens done, of all evaluations together.
 pub fn evaluate_text(
     model: &LanguageModel,
     text: Text<'_>,
-    mixture: &TextRead,
+    mixture: &TextMeasure,
     random: Random,
     mut progress: impl FnMut(u64),
 ) -> Result<OneExpert> {
     let mut before = 0;
-    let words = mixture.measure.words.max(1) as f64;
+    let words = mixture.words.max(1) as f64;
     let perplexity = |mode: &ExpertMode| {
         let found = log_probs(model, text.blocks, text.max_tokens, mode, |done| progress(before + done))?;
         before += found.len() as u64;
         Ok((-found.iter().map(|&p| f64::from(p)).sum::<f64>() / words).exp())
     };
-    let known = (Metric::PerplexityPerWord, mixture.ppl_per_word);
+    let known = (Metric::PerplexityPerWord, mixture.perplexity_per(mixture.words));
     random.compare(known, model.config().mixture.system.is_gated(), perplexity)
 }
 

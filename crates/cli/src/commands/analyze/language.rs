@@ -36,7 +36,8 @@ pub(super) fn find(args: &Args) -> Result<Found> {
             let random = args.random();
             let tokens = blocks.tokens() * random.evaluations(system.is_gated()) as u64;
             let bar = progress::bar(tokens, "One expert");
-            let scores = evaluate_text(&folder.model, text, mixture, random, |done| bar.set_position(done))?;
+            let scores =
+                evaluate_text(&folder.model, text, &mixture.measure, random, |done| bar.set_position(done))?;
             bar.finish_and_clear();
             Some(scores)
         }
