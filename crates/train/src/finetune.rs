@@ -25,30 +25,7 @@ pub enum Gates {
 pub fn load<M: Model>(path: &Path, model: &mut M, text: &TextSide) -> Result<Gates> {
     let config: M::Config = folder::load_config(path)?;
     let mut faults = config_faults(&config, model.config());
-    for (name, ours) in &text.dictionaries {
-        faults.extend(dictionary_fault(which_dictionaries(name), &Vocab::load(path.join(name))?, ours));
-    }
-    if let (Some(theirs), Some(ours)) = (Segmentation::load(path)?, &text.codes)
-        && theirs != *ours
-    {
-        faults.push("the data was segmented in another way (BPE codes, tokenizer.json)".into());
-    }
-    if faults.iter().any(|fault| fault.contains("the data")) {
-        let flags = match M::Config::TASK {
-            Task::Translation => format!(
-                "--srcdict {0}/{1} --tgtdict {0}/{2}",
-                path.display(),
-                folder::SOURCE_DICT,
-                folder::TARGET_DICT
-            ),
-            Task::LanguageModeling => format!("--only-source --srcdict {}/{DICT}", path.display()),
-        };
-        faults.push(format!(
-            "to prepare the data for this model: mae preprocess {flags} --bpe-codes {}/{}",
-            path.display(),
-            segmentation::CODES
-        ));
-    }
+    faults.extend(data_faults(path, text, M::Config::TASK)?);
     if !faults.is_empty() {
         return Err(Error::Finetune { path: path.to_owned(), faults });
     }
@@ -99,6 +76,42 @@ fn config_faults<C: Config>(theirs: &C, ours: &C) -> Vec<String> {
         (false, _) => {}
     }
     faults
+}
+
+/// Whether data with these dictionaries and codes was made for the model in `path`.
+pub fn check_data(path: &Path, text: &TextSide, task: Task) -> Result<()> {
+    let faults = data_faults(path, text, task)?;
+    if faults.is_empty() { Ok(()) } else { Err(Error::Finetune { path: path.to_owned(), faults }) }
+}
+
+/// Where the dictionaries and codes of the data are not those of the model in `path`, and how to prepare it.
+fn data_faults(path: &Path, text: &TextSide, task: Task) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for (name, ours) in &text.dictionaries {
+        faults.extend(dictionary_fault(which_dictionaries(name), &Vocab::load(path.join(name))?, ours));
+    }
+    if let (Some(theirs), Some(ours)) = (Segmentation::load(path)?, &text.codes)
+        && theirs != *ours
+    {
+        faults.push("the data was segmented in another way (BPE codes, tokenizer.json)".into());
+    }
+    if !faults.is_empty() {
+        let flags = match task {
+            Task::Translation => format!(
+                "--srcdict {0}/{1} --tgtdict {0}/{2}",
+                path.display(),
+                folder::SOURCE_DICT,
+                folder::TARGET_DICT
+            ),
+            Task::LanguageModeling => format!("--only-source --srcdict {}/{DICT}", path.display()),
+        };
+        faults.push(format!(
+            "to prepare the data for this model: mae preprocess {flags} --bpe-codes {}/{}",
+            path.display(),
+            segmentation::CODES
+        ));
+    }
+    Ok(faults)
 }
 
 /// What the dictionaries in a file of this name are called in messages.

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use mae_model::folder::write_aside;
+use mae_model::folder::{Task, write_aside};
 use mae_train::config::assignment;
+use mae_train::{TrainConfig, finetune};
 use serde::Serialize;
 use toml::Table;
 
@@ -21,7 +22,7 @@ use crate::studies::protocol::Test;
 use crate::studies::result::{RunResult, command, commit};
 use crate::studies::sitting::Sitting;
 use crate::studies::transfer::Plan;
-use crate::training::material::Sets;
+use crate::training::material::{Material, Pairs, Sets};
 
 /// Fit a trained model to other data by the paper's methods, on parts of that data: its section 5.2.
 ///
@@ -271,10 +272,13 @@ impl Args {
         let over: Vec<Table> =
             self.overrides.iter().map(|text| Ok(assignment(text)?)).collect::<Result<_>>()?;
         let jobs = plan.jobs(parent, &over)?;
-        std::fs::create_dir_all(&self.out).with_context(|| format!("--out {}", self.out.display()))?;
         let languages = self.source_lang.as_deref().zip(self.target_lang.as_deref());
+        let sets = Sets { folder: data, languages, valid: "valid" };
+        let material = Pairs::open(sets, &TrainConfig::default())?;
+        finetune::check_data(parent, &material.text(), Task::Translation)?;
+        std::fs::create_dir_all(&self.out).with_context(|| format!("--out {}", self.out.display()))?;
         let sitting = Sitting {
-            sets: Sets { folder: data, languages, valid: "valid" },
+            sets,
             out: &self.out,
             test: &Test::Translation(plan.translation.clone()),
             keep_checkpoints: self.keep_checkpoints,

@@ -89,17 +89,21 @@ impl Sitting<'_> {
             // What the run before has left free.
             device.trim();
             eprintln!("mae: run {} of {}: {}{rest}", i + 1, jobs.len(), job.name);
+            // Told at once, for there may be hours to the end.
+            let mut failed = |what: String| {
+                eprintln!("mae: {}: {what}", job.name);
+                failures.push(format!("{}: {what}", self.out.join(&job.name).display()));
+            };
             match runner.run(job) {
                 Ok(Ended::Done(result)) => seconds.push(result.wall_seconds),
                 Ok(Ended::Stopped) => break,
                 Ok(Ended::Busy(process)) => {
                     let process = process.map_or(String::new(), |id| format!(" (number {id})"));
-                    failures.push(format!(
-                        "{}: another process{process} works on this run; give the two different --only or --seeds",
-                        self.out.join(&job.name).display()
+                    failed(format!(
+                        "another process{process} works on this run; give the two different --only or --seeds"
                     ));
                 }
-                Err(error) => failures.push(format!("{}: {error:#}", self.out.join(&job.name).display())),
+                Err(error) => failed(format!("{error:#}")),
             }
             // A GPU that has failed does nothing more in this process.
             if device.check().is_err() {

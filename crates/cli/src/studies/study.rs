@@ -92,7 +92,7 @@ impl Study {
                 let names: Vec<&str> = STUDIES.iter().map(|(name, _)| *name).collect();
                 let hint = suggestion(name, names.iter());
                 bail!(
-                    "no study is called `{name}`{hint} There are {}; or give a .toml file",
+                    "no study is called `{name}` (there are {}; or give a .toml file){hint}",
                     names.join(", ")
                 )
             }
@@ -149,7 +149,7 @@ impl Study {
             if !known().any(|known| known == name) {
                 let all: Vec<&str> = known().map(String::as_str).collect();
                 let hint = suggestion(name, known());
-                bail!("--only {name}: the study has no such system{hint} There are {}", all.join(", "));
+                bail!("--only {name}: the study has no such system (there are {}){hint}", all.join(", "));
             }
         }
         self.systems.retain(|system| names.contains(&system.name));

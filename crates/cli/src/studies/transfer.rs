@@ -145,9 +145,9 @@ impl Plan {
         match self.methods.iter_mut().find(|method| method.name == name) {
             Some(method) => Ok(method),
             None => bail!(
-                "{flag} {name}: there is no such method{} There are {}",
-                suggestion(name, names.iter()),
-                names.join(", ")
+                "{flag} {name}: there is no such method (there are {}){}",
+                names.join(", "),
+                suggestion(name, names.iter())
             ),
         }
     }

@@ -77,9 +77,11 @@ pub(super) fn unknown_keys(path: &str, table: &Table, known: &Table, faults: &mu
     }
 }
 
-/// `; did you mean …?` with the name that is nearest to a wrong one; empty if there are no names.
+/// `; did you mean …?` with the name that is nearest to a wrong one; empty if none is near.
 pub fn suggestion(wrong: &str, names: impl Iterator<Item = impl AsRef<str>>) -> String {
-    let nearest = names.min_by_key(|name| distance(wrong, name.as_ref()));
+    let far = |name: &str| distance(wrong, name) > 2.max(wrong.chars().count().max(name.chars().count()) / 2);
+    let near = names.filter(|name| !far(name.as_ref()));
+    let nearest = near.min_by_key(|name| distance(wrong, name.as_ref()));
     nearest.map_or(String::new(), |name| format!("; did you mean `{}`?", name.as_ref()))
 }
 
