@@ -12,11 +12,10 @@ use serde::Serialize;
 use toml::Table;
 
 use super::generate::unless_nobody_reads;
-use crate::device::DeviceArgs;
 use crate::studies::compare::{Comparison, compare, folder_name};
 use crate::studies::result::{RunResult, command, commit};
 use crate::studies::runner::{Job, Work};
-use crate::studies::sitting::Sitting;
+use crate::studies::sitting::{Sitting, SittingArgs};
 use crate::studies::study::{self, Study};
 use crate::studies::{lock, table};
 use crate::training::material::Sets;
@@ -69,26 +68,8 @@ pub struct Args {
     /// Do without sacreBLEU, which needs references as plain text.
     #[arg(long, conflicts_with = "reference")]
     tokenised_only: bool,
-    /// Source language [default: from the file names].
-    #[arg(short = 's', long, value_name = "LANG", requires = "target_lang")]
-    source_lang: Option<String>,
-    /// Target language [default: from the file names].
-    #[arg(short = 't', long, value_name = "LANG", requires = "source_lang")]
-    target_lang: Option<String>,
-    /// End this sitting after so many minutes: the current run is saved, the same command goes on.
-    #[arg(long, value_name = "MINUTES")]
-    stop_after: Option<f64>,
-    /// Keep the checkpoints of finished runs; otherwise only the measured model stays.
-    #[arg(long)]
-    keep_checkpoints: bool,
-    /// Run nothing; print the table of what is there.
-    #[arg(long)]
-    table: bool,
-    /// Print one JSON object instead of tables.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    sitting: SittingArgs,
 }
 
 /// What `--json` prints and study.json holds.
@@ -116,7 +97,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if !args.seeds.is_empty() {
         chosen.seeds.clone_from(&args.seeds);
     }
-    let failures = if args.table {
+    let failures = if args.sitting.table {
         study = chosen;
         Vec::new()
     } else {
@@ -135,12 +116,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         runs: &runs,
     };
     let json = serde_json::to_string_pretty(&record)?;
-    if !args.table && !runs.is_empty() {
+    if !args.sitting.table && !runs.is_empty() {
         let _lock = lock::wait(out)?;
         write_aside(&out.join("study.json"), json.as_bytes())?;
     }
     let mut text = Vec::new();
-    if args.json {
+    if args.sitting.json {
         writeln!(text, "{json}")?;
     } else {
         table::print(&mut text, &study, &comparison, &missing)?;
@@ -217,14 +198,12 @@ impl Args {
             }
         }
         std::fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
-        let languages = self.source_lang.as_deref().zip(self.target_lang.as_deref());
+        let languages = self.sitting.languages();
         let sitting = Sitting {
             sets: Sets { folder: data, languages, valid: "valid" },
             out,
             test: &study.test()?,
-            keep_checkpoints: self.keep_checkpoints,
-            stop_after: self.stop_after,
-            device: &self.device,
+            args: &self.sitting,
         };
         sitting.run(&jobs)
     }

@@ -14,13 +14,12 @@ use toml::Table;
 
 use super::generate::unless_nobody_reads;
 use crate::columns::print_columns;
-use crate::device::DeviceArgs;
 use crate::page::{self, page};
 use crate::studies::curves::{self, Point};
 use crate::studies::lock;
 use crate::studies::protocol::Test;
 use crate::studies::result::{RunResult, command, commit};
-use crate::studies::sitting::Sitting;
+use crate::studies::sitting::{Sitting, SittingArgs};
 use crate::studies::transfer::Plan;
 use crate::training::material::{Material, Pairs, Sets};
 
@@ -67,26 +66,8 @@ pub struct Args {
     /// Override any key of every method, as in train.max_tokens=8192; may be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// Source language [default: from the file names].
-    #[arg(short = 's', long, value_name = "LANG", requires = "target_lang")]
-    source_lang: Option<String>,
-    /// Target language [default: from the file names].
-    #[arg(short = 't', long, value_name = "LANG", requires = "source_lang")]
-    target_lang: Option<String>,
-    /// End this sitting after so many minutes: the current run is saved, the same command goes on.
-    #[arg(long, value_name = "MINUTES")]
-    stop_after: Option<f64>,
-    /// Keep the checkpoints of finished runs; otherwise only the measured model stays.
-    #[arg(long)]
-    keep_checkpoints: bool,
-    /// Run nothing; print the table of what is there.
-    #[arg(long)]
-    table: bool,
-    /// Print one JSON object instead of tables.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    sitting: SittingArgs,
 }
 
 /// What `--json` prints and transfer.json holds.
@@ -120,10 +101,10 @@ struct PageTable<'a> {
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
     let (whole, chosen) = args.plans()?;
-    let failures = if args.table { Vec::new() } else { args.sit(&chosen)? };
+    let failures = if args.sitting.table { Vec::new() } else { args.sit(&chosen)? };
     let names = |plan: &Plan| plan.cells().iter().map(|cell| cell.name()).collect::<Vec<_>>();
     let wanted = names(&chosen);
-    let plan = if args.table { chosen } else { whole };
+    let plan = if args.sitting.table { chosen } else { whole };
     let mut results = BTreeMap::new();
     for name in names(&plan) {
         if let Some(result) = RunResult::read(&args.out.join(&name))? {
@@ -144,7 +125,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let json = serde_json::to_string_pretty(&record)?;
     let (table, costs) = (curves::table(&plan, &points), curves::costs(&plan, &points));
     let notes = notes(&plan, &missing);
-    if !args.table && !results.is_empty() {
+    if !args.sitting.table && !results.is_empty() {
         let svg = curves::figure(&plan, &points);
         let data = PageData {
             title: &plan.title,
@@ -155,7 +136,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         write(&args.out, &json, svg.as_deref(), &page(&plan.title, page::STUDY, &data)?)?;
     }
     let mut text = Vec::new();
-    if args.json {
+    if args.sitting.json {
         writeln!(text, "{json}")?;
     } else {
         writeln!(text, "{}\n", plan.title)?;
@@ -272,7 +253,7 @@ impl Args {
         let over: Vec<Table> =
             self.overrides.iter().map(|text| Ok(assignment(text)?)).collect::<Result<_>>()?;
         let jobs = plan.jobs(parent, &over)?;
-        let languages = self.source_lang.as_deref().zip(self.target_lang.as_deref());
+        let languages = self.sitting.languages();
         let sets = Sets { folder: data, languages, valid: "valid" };
         let material = Pairs::open(sets, &TrainConfig::default())?;
         finetune::check_data(parent, &material.text(), Task::Translation)?;
@@ -281,9 +262,7 @@ impl Args {
             sets,
             out: &self.out,
             test: &Test::Translation(plan.translation.clone()),
-            keep_checkpoints: self.keep_checkpoints,
-            stop_after: self.stop_after,
-            device: &self.device,
+            args: &self.sitting,
         };
         sitting.run(&jobs)
     }

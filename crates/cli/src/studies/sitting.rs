@@ -21,6 +21,38 @@ use crate::runs::changes::flat;
 use crate::training::Stop;
 use crate::training::material::Sets;
 
+/// Flags of the commands that sit.
+#[derive(clap::Args)]
+pub struct SittingArgs {
+    /// Source language [default: from the file names].
+    #[arg(short = 's', long, value_name = "LANG", requires = "target_lang")]
+    source_lang: Option<String>,
+    /// Target language [default: from the file names].
+    #[arg(short = 't', long, value_name = "LANG", requires = "source_lang")]
+    target_lang: Option<String>,
+    /// End this sitting after so many minutes: the current run is saved, the same command goes on.
+    #[arg(long, value_name = "MINUTES")]
+    stop_after: Option<f64>,
+    /// Keep the checkpoints of finished runs; otherwise only the measured model stays.
+    #[arg(long)]
+    keep_checkpoints: bool,
+    /// Run nothing; print the table of what is there.
+    #[arg(long)]
+    pub table: bool,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+impl SittingArgs {
+    /// Source and target language, where they were given.
+    pub fn languages(&self) -> Option<(&str, &str)> {
+        self.source_lang.as_deref().zip(self.target_lang.as_deref())
+    }
+}
+
 /// What the runs of a sitting share.
 pub struct Sitting<'a> {
     /// The data.
@@ -29,12 +61,8 @@ pub struct Sitting<'a> {
     pub out: &'a Path,
     /// How models are measured.
     pub test: &'a Test,
-    /// Whether checkpoints stay when a run is done.
-    pub keep_checkpoints: bool,
-    /// Minutes after which it ends.
-    pub stop_after: Option<f64>,
-    /// Where to compute.
-    pub device: &'a DeviceArgs,
+    /// What the command was asked for.
+    pub args: &'a SittingArgs,
 }
 
 impl Sitting<'_> {
@@ -63,15 +91,15 @@ impl Sitting<'_> {
             let _lock = lock::wait(self.out)?;
             references.keep(self.out)?;
         }
-        let device = self.device.open()?;
-        let stop = Stop::new(self.stop_after)?;
+        let device = self.args.device.open()?;
+        let stop = Stop::new(self.args.stop_after)?;
         let runner = Runner {
             sets: self.sets,
             out: self.out,
             device: &device,
             test: self.test,
             references: references.as_ref(),
-            keep_checkpoints: self.keep_checkpoints,
+            keep_checkpoints: self.args.keep_checkpoints,
             stop: &stop,
         };
         let mut failures = Vec::new();
