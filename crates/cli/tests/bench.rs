@@ -24,6 +24,19 @@ const TINY: [&str; 16] = [
     "2",
 ];
 
+const TINY_LM: [&str; 10] = [
+    "bench",
+    "train-lm",
+    "--max-tokens",
+    "64",
+    "--tokens-per-sample",
+    "16",
+    "--vocab",
+    "60",
+    "--cutoffs",
+    "10,30",
+];
+
 fn json(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a JSON object per line")).collect()
 }
@@ -46,21 +59,8 @@ fn assert_measured(lines: &[Value]) {
 #[test]
 fn every_step_of_language_models_is_measured() {
     let place = Sandbox::new();
-    let lm = [
-        "bench",
-        "train-lm",
-        "--max-tokens",
-        "64",
-        "--tokens-per-sample",
-        "16",
-        "--vocab",
-        "60",
-        "--cutoffs",
-        "10,30",
-        "--json",
-    ];
-    let all = [&TINY[..], &["--variants", "base,mae3,mae2,uni-mae3,nobcd"]].concat();
-    let lines = json(place.mae(&lm, &all).succeeded());
+    let all = [&TINY[..], &["--variants", "base,mae3,mae2,uni-mae3,nobcd", "--json"]].concat();
+    let lines = json(place.mae(&TINY_LM, &all).succeeded());
     let want = ["base F", "mae3 F", "mae3 G", "mae2 F", "mae2 G", "uni-mae3 F", "nobcd joint"];
     assert_eq!(steps(&lines), want);
     assert_measured(&lines);
@@ -100,20 +100,8 @@ echo some warning
 echo '{"step": "F", "target_tokens_per_s": 0.5, "peak_gpu_mib": 512}'
 "#,
     );
-    let lm = [
-        "bench",
-        "train-lm",
-        "--max-tokens",
-        "64",
-        "--tokens-per-sample",
-        "16",
-        "--vocab",
-        "60",
-        "--cutoffs",
-        "10,30",
-    ];
     let more = [&TINY[..], &["--variants", "base", "--peer", "sh peer.sh"]].concat();
-    let said = place.mae(&lm, &more);
+    let said = place.mae(&TINY_LM, &more);
     let said = said.succeeded();
     for part in [
         "base F step, cpu",
@@ -123,7 +111,7 @@ echo '{"step": "F", "target_tokens_per_s": 0.5, "peak_gpu_mib": 512}'
     ] {
         assert!(said.contains(part), "{said}");
     }
-    let line = &json(place.mae(&lm, &[&more[..], &["--json"]].concat()).succeeded())[0];
+    let line = &json(place.mae(&TINY_LM, &[&more[..], &["--json"]].concat()).succeeded())[0];
     let number = |key: &str| line[key].as_f64().expect("a number");
     assert_eq!((number("peer_tokens_per_s"), number("peer_peak_memory_gib")), (0.5, 0.5));
     assert!(number("ratio_to_peer") > 0.0 && number("ratio_of_best") >= number("ratio_to_peer"), "{line}");

@@ -207,7 +207,7 @@ enum SegmentData {
     Gpu(Arc<Block>),
 }
 
-/// Query rows that one block of the GPU's attention takes.
+/// Rows of a tile in the lists that the GPU's attention goes by.
 pub(crate) const TILE: usize = 32;
 
 impl Segments {

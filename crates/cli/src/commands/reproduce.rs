@@ -7,13 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use mae_model::folder::write_aside;
-use mae_train::config::assignment;
 use serde::Serialize;
-use toml::Table;
 
 use super::generate::unless_nobody_reads;
 use crate::studies::compare::{Comparison, compare, folder_name};
-use crate::studies::result::{RunResult, command, commit};
+use crate::studies::result::{Origin, RunResult};
 use crate::studies::runner::{Job, Work};
 use crate::studies::sitting::{Sitting, SittingArgs};
 use crate::studies::study::{self, Study};
@@ -59,9 +57,6 @@ pub struct Args {
     /// Updates of every run instead of the study's.
     #[arg(long, value_name = "N")]
     max_update: Option<u64>,
-    /// Override any key of every run, as in train.max_tokens=8192; may be repeated.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    overrides: Vec<String>,
     /// References of the test set as plain text, instead of the study's.
     #[arg(long, value_name = "FILE")]
     reference: Option<String>,
@@ -75,9 +70,8 @@ pub struct Args {
 /// What `--json` prints and study.json holds.
 #[derive(Serialize)]
 struct Record<'a> {
-    command: String,
-    version: &'static str,
-    commit: Option<String>,
+    #[serde(flatten)]
+    origin: Origin,
     study: &'a Study,
     comparison: &'a Comparison,
     missing: &'a [String],
@@ -107,9 +101,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let (runs, missing) = gather(&study, out)?;
     let comparison = compare(&study, out, &runs)?;
     let record = Record {
-        command: command(),
-        version: env!("CARGO_PKG_VERSION"),
-        commit: commit(),
+        origin: Origin::here(),
         study: &study,
         comparison: &comparison,
         missing: &missing,
@@ -185,8 +177,7 @@ impl Args {
     /// Does what is missing; gives what went wrong.
     fn sit(&self, study: &Study, out: &Path) -> Result<Vec<String>> {
         let Some(data) = &self.data else { bail!("--data is needed") };
-        let over: Vec<Table> =
-            self.overrides.iter().map(|text| Ok(assignment(text)?)).collect::<Result<_>>()?;
+        let over = self.sitting.overrides()?;
         let mut jobs = Vec::new();
         // All systems with one seed first: a table of one seed is worth more than one system with all.
         for &seed in &study.seeds {

@@ -7,10 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use mae_model::folder::{Task, write_aside};
-use mae_train::config::assignment;
 use mae_train::{TrainConfig, finetune};
 use serde::Serialize;
-use toml::Table;
 
 use super::generate::unless_nobody_reads;
 use crate::columns::print_columns;
@@ -18,7 +16,7 @@ use crate::page::{self, page};
 use crate::studies::curves::{self, Point};
 use crate::studies::lock;
 use crate::studies::protocol::Test;
-use crate::studies::result::{RunResult, command, commit};
+use crate::studies::result::{Origin, RunResult};
 use crate::studies::sitting::{Sitting, SittingArgs};
 use crate::studies::transfer::Plan;
 use crate::training::material::{Material, Pairs, Sets};
@@ -63,9 +61,6 @@ pub struct Args {
     /// The set that is translated and scored.
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
-    /// Override any key of every method, as in train.max_tokens=8192; may be repeated.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    overrides: Vec<String>,
     #[command(flatten)]
     sitting: SittingArgs,
 }
@@ -73,9 +68,8 @@ pub struct Args {
 /// What `--json` prints and transfer.json holds.
 #[derive(Serialize)]
 struct Record<'a> {
-    command: String,
-    version: &'static str,
-    commit: Option<String>,
+    #[serde(flatten)]
+    origin: Origin,
     plan: &'a Plan,
     points: &'a [Point],
     missing: &'a [String],
@@ -113,15 +107,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let missing: Vec<String> = wanted.into_iter().filter(|name| !results.contains_key(name)).collect();
     let points = curves::points(&plan, &results);
-    let record = Record {
-        command: command(),
-        version: env!("CARGO_PKG_VERSION"),
-        commit: commit(),
-        plan: &plan,
-        points: &points,
-        missing: &missing,
-        runs: &results,
-    };
+    let record =
+        Record { origin: Origin::here(), plan: &plan, points: &points, missing: &missing, runs: &results };
     let json = serde_json::to_string_pretty(&record)?;
     let (table, costs) = (curves::table(&plan, &points), curves::costs(&plan, &points));
     let notes = notes(&plan, &missing);
@@ -250,8 +237,7 @@ impl Args {
         let (Some(parent), Some(data)) = (&self.parent, &self.data) else {
             bail!("--parent and --data are needed")
         };
-        let over: Vec<Table> =
-            self.overrides.iter().map(|text| Ok(assignment(text)?)).collect::<Result<_>>()?;
+        let over = self.sitting.overrides()?;
         let jobs = plan.jobs(parent, &over)?;
         let languages = self.sitting.languages();
         let sets = Sets { folder: data, languages, valid: "valid" };

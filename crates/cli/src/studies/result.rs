@@ -159,7 +159,25 @@ pub fn commit() -> Option<String> {
     std::env::var("MAE_COMMIT").ok().filter(|commit| !commit.is_empty())
 }
 
-/// The command that was given, as one would type it.
-pub fn command() -> String {
-    std::iter::once("mae".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
+/// What a record of several runs was made with.
+#[derive(Serialize)]
+pub struct Origin {
+    /// The command that was given, as one would type it.
+    command: String,
+    /// The version of the program.
+    version: &'static str,
+    /// The commit it was built from, where the environment says.
+    commit: Option<String>,
+}
+
+impl Origin {
+    /// This process.
+    pub fn here() -> Self {
+        let words = std::iter::once("mae".to_owned()).chain(std::env::args().skip(1));
+        Self {
+            command: words.collect::<Vec<_>>().join(" "),
+            version: env!("CARGO_PKG_VERSION"),
+            commit: commit(),
+        }
+    }
 }

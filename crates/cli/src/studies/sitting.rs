@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use mae_model::folder::Task;
 use mae_model::{LmConfig, ModelConfig};
 use mae_train::RunConfig;
-use mae_train::config::task;
+use mae_train::config::{assignment, task};
 use toml::Table;
 
 use super::lock;
@@ -24,6 +24,9 @@ use crate::training::material::Sets;
 /// Flags of the commands that sit.
 #[derive(clap::Args)]
 pub struct SittingArgs {
+    /// Override any key of every run, as in train.max_tokens=8192; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    overrides: Vec<String>,
     /// Source language [default: from the file names].
     #[arg(short = 's', long, value_name = "LANG", requires = "target_lang")]
     source_lang: Option<String>,
@@ -47,6 +50,11 @@ pub struct SittingArgs {
 }
 
 impl SittingArgs {
+    /// What overrides the keys of every run.
+    pub fn overrides(&self) -> Result<Vec<Table>> {
+        self.overrides.iter().map(|text| Ok(assignment(text)?)).collect()
+    }
+
     /// Source and target language, where they were given.
     pub fn languages(&self) -> Option<(&str, &str)> {
         self.source_lang.as_deref().zip(self.target_lang.as_deref())

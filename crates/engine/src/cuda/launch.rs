@@ -25,6 +25,7 @@ pub(crate) struct Function {
 /// # Safety
 ///
 /// The type must be plain and laid out as the kernel declares it.
+// SAFETY: unsafe to implement, for a launch hands the bytes of the value to the kernel as they are.
 pub(crate) unsafe trait Argument {}
 
 // SAFETY: `const T*` and `T*`.

@@ -106,15 +106,20 @@ fn is_long(plan: &Plan) -> bool {
     plan.queries.rows() >= LONG * plan.queries.count()
 }
 
+/// Rows of one sentence that a block works on, two threads for each.
+fn block_rows(plan: &Plan) -> usize {
+    if is_long(plan) { LONG_ROWS } else { TILE }
+}
+
 /// A launch over tiles, with so many tiles of a block's own rows in shared memory, and two of the other side or twice as
 /// many: the kernels' ROWS and STAGES.
 fn shape(gpu: &Gpu, plan: &Plan, tiles: usize, own_tiles: usize) -> Shape {
-    let (rows, stages) = if is_long(plan) { (LONG_ROWS, 2) } else { (TILE, 1) };
+    let (rows, stages) = (block_rows(plan), if is_long(plan) { 2 } else { 1 });
     let shared = (own_tiles * rows + 2 * stages * TILE) * pitch(plan) * gpu.act().size();
     Shape::grid([plan.heads, tiles], 2 * rows as u32).shared(shared)
 }
 
-/// Bytes between rows of a tile in shared memory.
+/// Values from one row of a tile in shared memory to the next.
 fn pitch(plan: &Plan) -> usize {
     plan.head_width().next_multiple_of(16) + 8
 }
@@ -208,7 +213,7 @@ fn launch_backward(gpu: &Arc<Gpu>, plan: &Plan, all: &AttendBackward, [query_til
     gpu.launch(&unit, "attention_backward_rows", shape(gpu, plan, query_tiles, 2), &[all]);
     gpu.launch(&unit, "attention_backward_keys", shape(gpu, plan, key_tiles, 2), &[all]);
     if all.d_weights != Ptr::NULL && matches!(plan.weights, HeadWeights::PerSentence(_)) {
-        let (warps, block) = (sentences * plan.heads, 2 * if is_long(plan) { LONG_ROWS } else { TILE });
+        let (warps, block) = (sentences * plan.heads, 2 * block_rows(plan));
         let blocks = (32 * warps).div_ceil(block);
         gpu.launch(&unit, "attention_weight_gradients", Shape::of(blocks, block as u32), &[all]);
     }
