@@ -50,8 +50,8 @@ __device__ __forceinline__ void scores(float s[TILE / 8][4], const Own& own, con
 // out and log_sums. A tile whose weights are all 0 gets zeros, log-sums too, unless `every_head`.
 //
 // launch: grid (heads, query tiles), block (2·ROWS), shared (ROWS + 2·STAGES·32)·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_forward(Attend a) {
-    const uint2 tile = a.query_tiles[ordered_tile()];
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, LONG ? 8 : 6)) attention_forward(Attend a) {
+    const uint2 tile = a.query_tiles[ordered_tile(a.queries, CAUSAL)];
     const u32 end = end_of(a.queries), out_stride = a.heads * HEAD;
     const Head h = head_of(a, tile.x, blockIdx.x);
     zero_tail(a.out, out_stride, end, a.queries.rows);
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6)) attention_f
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
     const u32 every_row = visible_keys(h, first + row);  // keys that all rows of the warp see
     const Drops drops(a.dropout);
-    OwnRows<LONG> own(q + row * PITCH);
+    OwnRows<false> own(q + row * PITCH);
     Softmax softmax;
     Sum sum = {};
     over_tiles(0, block_keys, load, [](int) {}, [&](int stage, u32 from) {

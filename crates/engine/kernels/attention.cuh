@@ -105,9 +105,14 @@ __device__ __forceinline__ bool some_without(const Attend& a, const Head& h, u32
     return __any_sync(FULL_WARP, some);
 }
 
-// The place in the list of tiles of this block. Of a long sentence the last queries see most keys: they come first.
-__device__ __forceinline__ u32 ordered_tile() {
-    return LONG && CAUSAL ? gridDim.y - 1 - blockIdx.y : blockIdx.y;
+// The place in the list of tiles of this block. Long sentences are about equally long, so that the list is nearly a table of
+// sentences × tiles: it is gone through tile by tile, and for queries that see only keys before them from the last tile
+// on, so that the blocks with most work begin first.
+__device__ __forceinline__ u32 ordered_tile(const Segments& s, bool last_first) {
+    if (!LONG) return blockIdx.y;
+    const u32 tiles = s.rows / s.sentences / TILE, place = blockIdx.y / s.sentences;
+    if (place >= tiles) return blockIdx.y;
+    return blockIdx.y % s.sentences * tiles + (last_first ? tiles - 1 - place : place);
 }
 
 // How many keys query `i` sees.

@@ -229,10 +229,10 @@ __device__ __forceinline__ void gradients_of_weights(float dw[2], const AttendBa
 // there is a pass over the keys for dw first.
 //
 // launch: grid (heads, query tiles), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(LONG ? 8 : 10, LONG ? 4 : 6))
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6))
 attention_backward_rows(AttendBackward b) {
     const Attend& a = b.forward;
-    const uint2 tile = a.query_tiles[ordered_tile()];
+    const uint2 tile = a.query_tiles[ordered_tile(a.queries, CAUSAL)];
     const u32 end = end_of(a.queries);
     const Head h = head_of(a, tile.x, blockIdx.x);
     float* row_weights = WEIGHTS == 2 ? b.d_weights : nullptr;
@@ -260,7 +260,7 @@ attention_backward_rows(AttendBackward b) {
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
     const Queries queries(b, h, first + row);
     const Drops drops(a.dropout);
-    OwnRows<LONG> own_q(q + row * PITCH), own_d_out(d_out + row * PITCH);
+    OwnRows<false> own_q(q + row * PITCH), own_d_out(d_out + row * PITCH);
     float dw[2];
     gradients_of_weights(dw, b, h, first + row, queries.weight);
 
@@ -304,7 +304,7 @@ attention_backward_rows(AttendBackward b) {
 // launch: grid (heads, key tiles), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_backward_keys(AttendBackward b) {
     const Attend& a = b.forward;
-    const uint2 tile = b.key_tiles[blockIdx.y];
+    const uint2 tile = b.key_tiles[ordered_tile(a.keys, false)];
     const u32 end = end_of(a.keys);
     const Head h = head_of(a, tile.x, blockIdx.x);
     zero_tail(b.d_k, a.kv_stride, end, a.keys.rows);
