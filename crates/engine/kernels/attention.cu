@@ -31,19 +31,18 @@ struct Softmax {
 
 // Scores of a warp's rows and the keys of a tile, of which it sees `count`: others get any values. In turns for all keys
 // where all are loaded anyway: the tensor cores are slow to answer.
-template <typename Own>
-__device__ __forceinline__ void scores(float s[TILE / 8][4], const Own& own, const act* keys, u32 count) {
+__device__ __forceinline__ void scores(float s[TILE / 8][4], const act* queries, const act* keys, u32 count) {
 #if LONG
 #pragma unroll
     for (int i = 0; i < TILE / 2; i++) s[i / 4][i % 4] = 0.0f;
 #pragma unroll
     for (int k = 0; k < WIDTH; k += 16)
 #pragma unroll
-        for (int i = 0; i < TILE; i += 16) add_columns(&s[i / 8], own, keys + i * PITCH, k);
+        for (int i = 0; i < TILE; i += 16) add_columns(&s[i / 8], queries, keys + i * PITCH, k);
 #else
 #pragma unroll
     for (int i = 0; i < TILE; i += 16)
-        if (i < count) product_of_rows(&s[i / 8], own, keys + i * PITCH);
+        if (i < count) product_of_rows(&s[i / 8], queries, keys + i * PITCH);
 #endif
 }
 
@@ -79,15 +78,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, LONG ? 8 : 6)) 
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
     const u32 every_row = visible_keys(h, first + row);  // keys that all rows of the warp see
     const Drops drops(a.dropout);
-    OwnRows<false> own(q + row * PITCH);
     Softmax softmax;
     Sum sum = {};
     over_tiles(0, block_keys, load, [](int) {}, [&](int stage, u32 from) {
         const act *k = other_tile(1, stage, 0), *v = other_tile(1, stage, 1);
-        if (from == 0) own.take();
         if (from >= warp_keys) return;
         float s[TILE / 8][4], shrink[2];
-        scores(s, own, k, warp_keys - from);
+        scores(s, q + row * PITCH, k, warp_keys - from);
         if (from + TILE > every_row) {
 #pragma unroll
             for (int i = 0; i < TILE / 2; i++) {
@@ -104,7 +101,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, LONG ? 8 : 6)) 
         for (int i = 0; i < TILE; i += 16) {
             if (from + i >= warp_keys) break;
             if (DROPOUT) {
-                const u32 bits = drops.of_rows(place_of(a, h, first + row), a.heads, (from + i) / 8);
+                const u32 query = first + row + Drops::own_query(), run = (from + i) / 8 + Drops::own_run();
+                const u32 own = drops.kept8(place_of(a, h, query), run), bits = Drops::shared(own);
+                if (LONG && a.kept != nullptr && query < h.queries)
+                    ((unsigned char*)kept_bits(a, h, query))[run] = own;
 #pragma unroll
                 for (int e = 0; e < 8; e++)
                     if (!Drops::kept(bits, e / 4, e % 4)) s[i / 8 + e / 4][e % 4] = 0.0f;

@@ -6,7 +6,8 @@
 //
 // A block works on one head of one sentence, a warp on 16 rows of it. Most sentences are short: blocks are small, so
 // that many of them share a multiprocessor. LONG is for batches of long ones: blocks are larger, so that each tile they
-// load serves more rows, load a tile while they work on another, and keep fragments of their own rows in registers.
+// load serves more rows, and load a tile while they work on another; and the backward pass reads which probabilities were
+// kept instead of drawing them again.
 // Products are those of mma.m16n8k16. With BF16 = 0 the same kernels run in
 // float: a fragment holds floats in the places of the bfloat16 values, and mma is emulated by shuffles. What differs is
 // in pair_of, shuffle_xor, load_four, mma, load_tile, store_run and power.
@@ -36,10 +37,12 @@ struct Attend {
     const float* weights;      // w: [sentences, heads] or [queries.rows, heads]; null without WEIGHTS
     act* out;                  // [queries.rows, heads·HEAD]
     float* log_sums;           // [queries.rows, heads]: log Σ exp(scores), for the backward pass
+    u16* kept;                 // LONG, DROPOUT: [queries.rows, heads, kept_stride], a bit per key, for the backward pass
     const uint2* query_tiles;  // {sentence or NO_SENTENCE, first query within the sentence: 0, TILE, ..}
     Segments queries, keys;
     Dropout dropout;
     u32 heads, q_stride, kv_stride;
+    u32 kept_stride;  // a multiple of 4
     u32 every_head;  // 1: heads of weight 0 are computed too (their log-sums), as the gradient of the weights needs
 };
 
@@ -226,47 +229,22 @@ __device__ __forceinline__ void mma(float c[4], const FragmentA& a, Pair b0, Pai
 
 // ---- products --------------------------------------------------------------------------------------------------
 
-// The 16 rows of a tile that a warp owns, as fragments A: in registers, or loaded each time they are used.
-template <bool REGISTERS>
-struct OwnRows {
-    const act* rows;
-    FragmentA a[REGISTERS ? WIDTH / 16 : 1];
-
-    __device__ __forceinline__ OwnRows(const act* rows) : rows(rows) {}
-
-    // To be called once the tile is there.
-    __device__ __forceinline__ void take() {
-        if constexpr (REGISTERS) {
-#pragma unroll
-            for (int k = 0; k < WIDTH; k += 16) load_four<true, false, PITCH>(a[k / 16].r, rows, k);
-        }
-    }
-
-    __device__ __forceinline__ FragmentA at(int k) const {
-        if constexpr (REGISTERS) return a[k / 16];
-        FragmentA loaded;
-        load_four<true, false, PITCH>(loaded.r, rows, k);
-        return loaded;
-    }
-};
-
-// c += columns k .. k + 16 of A·Bᵀ, of a warp's own rows and 16 rows of another tile: 16 × 16 scores.
-template <typename Own>
-__device__ __forceinline__ void add_columns(float c[2][4], const Own& own, const act* b_rows, int k) {
-    const FragmentA a = own.at(k);
+// c += columns k .. k + 16 of A·Bᵀ, of 16 rows of one tile and 16 of another: 16 × 16 scores.
+__device__ __forceinline__ void add_columns(float c[2][4], const act* a_rows, const act* b_rows, int k) {
+    FragmentA a;
     Pair b[4];  // B of two products
+    load_four<true, false, PITCH>(a.r, a_rows, k);
     load_four<false, false, PITCH>(b, b_rows, k);
     mma(c[0], a, b[0], b[1]);
     mma(c[1], a, b[2], b[3]);
 }
 
 // c = A·Bᵀ.
-template <typename Own>
-__device__ __forceinline__ void product_of_rows(float c[2][4], const Own& own, const act* b_rows) {
+__device__ __forceinline__ void product_of_rows(float c[2][4], const act* a_rows, const act* b_rows) {
 #pragma unroll
     for (int i = 0; i < 8; i++) c[i / 4][i % 4] = 0.0f;
 #pragma unroll
-    for (int k = 0; k < WIDTH; k += 16) add_columns(c, own, b_rows, k);
+    for (int k = 0; k < WIDTH; k += 16) add_columns(c, a_rows, b_rows, k);
 }
 
 // A warp's sum of 16 rows of WIDTH columns.

@@ -15,9 +15,8 @@ __device__ __forceinline__ void load_queries(act* q, act* d_out, const AttendBac
 }
 
 // c = A·Bᵀ and d = X·Yᵀ, in turns: the tensor cores are slow to answer.
-template <typename A, typename X>
-__device__ __forceinline__ void products_of_rows(float c[2][4], const A& a, const act* b, float d[2][4], const X& x,
-                                                 const act* y) {
+__device__ __forceinline__ void products_of_rows(float c[2][4], const act* a, const act* b, float d[2][4],
+                                                 const act* x, const act* y) {
 #pragma unroll
     for (int i = 0; i < 8; i++) c[i / 4][i % 4] = d[i / 4][i % 4] = 0.0f;
 #pragma unroll
@@ -45,8 +44,7 @@ struct Queries {
     }
 
     // P and dP for 16 keys from `key` on; the other arguments are the warp's and the keys' rows in shared memory.
-    template <typename Own>
-    __device__ __forceinline__ void recompute(float p[2][4], float dp[2][4], u32 key, const Own& q, const Own& d_out,
+    __device__ __forceinline__ void recompute(float p[2][4], float dp[2][4], u32 key, const act* q, const act* d_out,
                                               const act* k, const act* v) const {
         products_of_rows(p, q, k, dp, d_out, v);
 #pragma unroll
@@ -143,7 +141,7 @@ attention_backward_short(AttendBackward b) {
         return;
     }
     if (row < h.queries) {
-        const OwnRows<false> q_rows(q + row * PITCH), d_out_rows(d_out + row * PITCH);
+        const act *q_rows = q + row * PITCH, *d_out_rows = d_out + row * PITCH;
         const u32 seen = visible_keys(h, row + 15);
         float p[2][4], dp[2][4], dw[2] = {0.0f, 0.0f};
         u32 kept = 0;  // two bits of each byte for 16 keys
@@ -260,7 +258,20 @@ attention_backward_rows(AttendBackward b) {
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
     const Queries queries(b, h, first + row);
     const Drops drops(a.dropout);
-    OwnRows<false> own_q(q + row * PITCH), own_d_out(d_out + row * PITCH);
+    const act *q_rows = q + row * PITCH, *d_out_rows = d_out + row * PITCH;
+    u32 kept[2] = {}, coming[2] = {};  // LONG: bits of the lane's queries for the keys of this tile and of the next
+    auto load_kept = [&](u32 from) {
+        if (!LONG || !DROPOUT) return;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const u32 i = first + row + lane_row() + 8 * half;
+            if (i < h.queries) coming[half] = *(const u32*)(kept_bits(a, h, i) + from / 16);
+        }
+    };
+    auto load_all = [&](int stage, u32 from) { load(stage, from), load_kept(from); };
+    auto store_kept = [&](int) { kept[0] = coming[0], kept[1] = coming[1]; };
+    load_kept(0);
+    store_kept(0);
     float dw[2];
     gradients_of_weights(dw, b, h, first + row, queries.weight);
 
@@ -271,16 +282,19 @@ attention_backward_rows(AttendBackward b) {
         if (again && pass == 1) {
             dw[0] = quad_sum(dw[0]), dw[1] = quad_sum(dw[1]);
             __syncthreads();
-            load(0, 0);
+            load_all(0, 0);
+            store_kept(0);
         }
-        over_tiles(0, block_keys, load, [](int) {}, [&](int stage, u32 from) {
+        over_tiles(0, block_keys, load_all, store_kept, [&](int stage, u32 from) {
             const act *k = other_tile(2, stage, 0), *v = other_tile(2, stage, 1);
-            if (from == 0) own_q.take(), own_d_out.take();
             for (u32 at = 0; at < TILE && from + at < warp_keys; at += 16) {
                 float p[2][4], dp[2][4];
-                queries.recompute(p, dp, from + at, own_q, own_d_out, k + at * PITCH, v + at * PITCH);
-                if (DROPOUT)
-                    drop(dp, drops.of_rows(place_of(a, h, first + row), a.heads, (from + at) / 8), drops.scale);
+                queries.recompute(p, dp, from + at, q_rows, d_out_rows, k + at * PITCH, v + at * PITCH);
+                if (DROPOUT) {
+                    const u32 bits = LONG ? Drops::of_words(kept[0] >> at, kept[1] >> at)
+                                          : drops.of_rows(place_of(a, h, first + row), a.heads, (from + at) / 8);
+                    drop(dp, bits, drops.scale);
+                }
                 if (pass == 0)
                     add_products(dw, p, dp);
                 else
@@ -318,7 +332,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_ba
     const Drops drops(a.dropout);
     act *own_k = own_tile(0), *own_v = own_tile(1);
     __shared__ float log_sum[STAGES][TILE], weight[STAGES][TILE], dw[STAGES][TILE];
+    __shared__ u64 kept[STAGES][TILE];                              // LONG: bits of a query for the block's keys
     float next_weight = 0.0f, next_log_sum = 0.0f, next_dw = 0.0f;  // of the query that this thread looks after
+    u64 next_kept = 0;
     auto load = [&](int stage, u32 from) {
         const u32 count = min(TILE, queries - from);
         load_queries(other_tile(2, stage, 0), other_tile(2, stage, 1), b, h, from, count);
@@ -328,21 +344,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_ba
         next_weight = weight_of(a, h, i);
         next_log_sum = a.log_sums[place_of(a, h, i)];
         next_dw = b.delta[place_of(a, h, i)];
+        if (LONG && DROPOUT) next_kept = *(const u64*)(kept_bits(a, h, i) + first / 16);
     };
     auto store = [&](int stage) {
         if (threadIdx.x >= TILE) return;
         weight[stage][threadIdx.x] = next_weight;
         log_sum[stage][threadIdx.x] = next_weight != 0.0f ? next_log_sum * UNIT : INFINITE;  // P = 0
         dw[stage][threadIdx.x] = next_weight != 0.0f ? next_dw : 0.0f;
+        if (LONG && DROPOUT) kept[stage][threadIdx.x] = next_kept;
     };
     load_keys(own_k, own_v, a, h, first, rows);
+    const act *k_rows = own_k + row * PITCH, *v_rows = own_v + row * PITCH;
     if (begin < queries) load(0, begin), store(0);
-    OwnRows<LONG> k_rows(own_k + row * PITCH);
-    const OwnRows<false> v_rows(own_v + row * PITCH);
     Sum d_k = {}, d_v = {};
     over_tiles(begin, queries, load, store, [&](int stage, u32 from) {
         const act *q = other_tile(2, stage, 0), *d_out = other_tile(2, stage, 1);
-        if (from == begin) k_rows.take();
         const bool dropped = WEIGHTS == 2 && !__any_sync(FULL_WARP, weight[stage][threadIdx.x % TILE] != 0.0f);
         if (row >= rows || dropped) return;
         const u32 count = min(TILE, queries - from);
@@ -350,7 +366,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_ba
             float p[2][4], dp[2][4];
             products_of_rows(p, k_rows, q + at * PITCH, dp, v_rows, d_out + at * PITCH);
             u32 bits[2];
-            if (DROPOUT) drops.of_columns(place_of(a, h, from + at), a.heads, (first + row) / 8, bits);
+            if (DROPOUT && LONG) {
+                const u16* words = (const u16*)&kept[stage][at] + row / 16;
+                Drops::of_queries(words, bits);
+            } else if (DROPOUT) {
+                drops.of_columns(place_of(a, h, from + at), a.heads, (first + row) / 8, bits);
+            }
 #pragma unroll
             for (int e = 0; e < 8; e++) {
                 float &p_e = p[e / 4][e % 4], &dp_e = dp[e / 4][e % 4];

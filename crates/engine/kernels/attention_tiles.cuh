@@ -212,6 +212,11 @@ __device__ __forceinline__ float quad_max(float v) {
     return fmaxf(v, __shfl_xor_sync(FULL_WARP, v, 2));
 }
 
+// LONG: the words of query `i`, a bit per key: whether it is kept.
+__device__ __forceinline__ u16* kept_bits(const Attend& a, const Head& h, u32 i) {
+    return a.kept + (u64)place_of(a, h, i) * a.kept_stride;
+}
+
 // Dropout of the probabilities: row = place of the query, column = key within the sentence. A Philox block serves one
 // query and eight keys; a warp needs 32 blocks for 16 queries and 16 keys, each lane makes one and shares its bits.
 struct Drops {
@@ -242,12 +247,31 @@ struct Drops {
         return bits;
     }
 
+    // Of 16 queries × 16 keys a lane makes the bits of one query and eight keys.
+    static __device__ __forceinline__ u32 own_query() {
+        return lane_row() + threadIdx.x % 2 * 8;
+    }
+
+    static __device__ __forceinline__ u32 own_run() {
+        return threadIdx.x % 4 / 2;
+    }
+
     // Bits for 16 queries (rows of C, `heads` places apart) × 16 keys from 8·run on; see `kept`.
     __device__ __forceinline__ u32 of_rows(u32 first_place, u32 heads, u32 run) const {
-        const u32 t = threadIdx.x % 4;
-        u32 bits = kept8(first_place + (lane_row() + t % 2 * 8) * heads, run + t / 2) << 8 * t;
+        return shared(kept8(first_place + own_query() * heads, run + own_run()));
+    }
+
+    // The same from every lane's own.
+    static __device__ __forceinline__ u32 shared(u32 own) {
+        u32 bits = own << threadIdx.x % 4 * 8;
         bits |= __shfl_xor_sync(FULL_WARP, bits, 1);
         bits |= __shfl_xor_sync(FULL_WARP, bits, 2);
+        return bits >> lane_column();
+    }
+
+    // The same from the words of a lane's two queries, a bit per key.
+    static __device__ __forceinline__ u32 of_words(u32 top, u32 bottom) {
+        const u32 bits = (top & 0xff) | (bottom & 0xff) << 8 | (top & 0xff00) << 8 | (bottom & 0xff00) << 16;
         return bits >> lane_column();
     }
 
@@ -265,6 +289,15 @@ struct Drops {
         const u32 other = __shfl_xor_sync(FULL_WARP, own, 16);
         bits[0] = (g < 4 ? own : other) >> g;
         bits[1] = (g < 4 ? other : own) >> g;
+    }
+
+    // The same from words of 16 queries, four words apart, each a bit per key.
+    static __device__ __forceinline__ void of_queries(const u16* words, u32 bits[2]) {
+#pragma unroll
+        for (int tile = 0; tile < 2; tile++) {
+            const u16* of_query = words + (8 * tile + lane_column()) * 4;
+            bits[tile] = (of_query[0] | (u32)of_query[4] << 16) >> lane_row();
+        }
     }
 
     static __device__ __forceinline__ bool kept_transposed(u32 bits, int e) {

@@ -31,6 +31,7 @@ struct Attend {
     weights: Ptr,
     out: Ptr,
     log_sums: Ptr,
+    kept: Ptr,
     query_tiles: Ptr,
     queries: Segments,
     keys: Segments,
@@ -38,6 +39,7 @@ struct Attend {
     heads: u32,
     q_stride: u32,
     kv_stride: u32,
+    kept_stride: u32,
     every_head: u32,
 }
 
@@ -139,6 +141,11 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         HeadWeights::One => Ptr::NULL,
         HeadWeights::PerSentence(w) | HeadWeights::PerRow(w) => w.ptr(),
     };
+    let tracked = inputs.tracked() || plan.tracked_weights().is_some();
+    // Which probabilities dropout keeps, a bit each, in words of 64.
+    let kept_stride = plan.keys.longest().next_multiple_of(64) / 16;
+    let kept = (tracked && is_long(&plan) && plan.dropout.is_some())
+        .then(|| tape.device().scratch_floats(rows * plan.heads * kept_stride / 2));
     let attend = Attend {
         q: from.q,
         k: from.k,
@@ -146,6 +153,7 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         weights,
         out: out.ptr(),
         log_sums: log_sums.ptr(),
+        kept: kept.as_ref().map_or(Ptr::NULL, Buffer::ptr),
         query_tiles,
         queries: plan.queries.argument(),
         keys: plan.keys.argument(),
@@ -153,12 +161,12 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         heads: plan.heads as u32,
         q_stride: from.q_stride as u32,
         kv_stride: from.kv_stride as u32,
+        kept_stride: kept_stride as u32,
         every_head: u32::from(plan.tracked_weights().is_some()),
     };
     let shape = shape(gpu, &plan, tile_count as usize, 1);
     gpu.launch(&unit(&plan, "attention"), "attention_forward", shape, &[&attend]);
 
-    let tracked = inputs.tracked() || plan.tracked_weights().is_some();
     let out = tape.output([rows, plan.width], out, tracked);
     let log_sums = Tensor::new([rows, plan.heads], log_sums);
     let (inputs, kept_out) = (inputs.clone(), out.tensor().clone());
@@ -175,7 +183,12 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         let delta = device.scratch_floats(rows * plan.heads);
         let (key_tiles, key_tile_count) = plan.keys.tiles();
         let all = AttendBackward {
-            forward: Attend { out: kept_out.ptr(), log_sums: log_sums.ptr(), ..attend },
+            forward: Attend {
+                out: kept_out.ptr(),
+                log_sums: log_sums.ptr(),
+                kept: kept.as_ref().map_or(Ptr::NULL, Buffer::ptr),
+                ..attend
+            },
             d_out: d_out.ptr(),
             d_q: to.q,
             d_k: to.k,
