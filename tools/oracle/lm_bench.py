@@ -23,7 +23,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from lm_oracle import LmConfig
-from mae_oracle import Gate, expert_matrix, pool_causal, sinusoids
+from mae_oracle import Gate, expert_matrix, sinusoids
 
 FIRST_WORD = 4
 
@@ -51,10 +51,20 @@ def banded(ids, c):
     return out
 
 
+def causal_means(rows, window):
+    """[rows, rows]: times x gives the mean over each position and those before it, the last `window` of them."""
+    place = torch.arange(rows)
+    back = place.view(-1, 1) - place
+    seen = (back >= 0) & (back < window)
+    return seen / seen.sum(1, keepdim=True)
+
+
 class Attention(nn.Module):
     def __init__(self, c):
         super().__init__()
         self.c = c
+        # A product: faster than sums along the positions, on which PyTorch 2.11's compiler fails.
+        self.register_buffer("means", causal_means(c.max_positions, c.window), persistent=False)
         self.qkv, self.out_proj = nn.Linear(c.width, 3 * c.width), nn.Linear(c.width, c.width)
         self.gate = Gate(c) if c.gated else None
         self.register_buffer("experts", expert_matrix(c.heads, c.dropped), persistent=False)
@@ -64,7 +74,7 @@ class Attention(nn.Module):
         b, t, d = x.shape
         if mode == "uniform":
             return self.experts[torch.randint(len(self.experts), (b, t), device=x.device)]
-        g = self.gate(pool_causal(x, self.c.window).reshape(b * t, d)).view(b, t, -1)
+        g = self.gate((self.means[:t, :t] @ x).reshape(b * t, d)).view(b, t, -1)
         if mode == "mix":
             return g @ self.experts
         # The largest of g / Exp(1) is e with probability g[e].

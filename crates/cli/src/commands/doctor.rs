@@ -5,6 +5,8 @@ mod machine;
 
 use std::process::ExitCode;
 
+use mae_engine::cuda::suite::Choice;
+
 const EXAMPLE: &str = "\
 What is here, and how fast it is:
 
@@ -14,6 +16,7 @@ Every op of the GPU against the CPU; exit code 1 if one is wrong:
 
     mae doctor --kernels
     mae doctor --kernels --filter attention --numbers f32
+    compute-sanitizer --tool racecheck mae doctor --kernels --small --numbers bf16
 
 MAE_CUDA_LIBS names folders of CUDA's libraries (separated by colons) that are not found otherwise.
 MAE_CACHE names the folder where compiled kernels are kept, if not in your own cache folder.";
@@ -30,6 +33,9 @@ pub struct Args {
     /// Only ops and cases whose line contains this text.
     #[arg(long, value_name = "TEXT", default_value = "", requires = "kernels", hide_default_value = true)]
     filter: String,
+    /// Leave out the large cases: for sanitizers, under which kernels are a hundred times slower.
+    #[arg(long, requires = "kernels")]
+    small: bool,
     /// How the GPU computes.
     #[arg(long, value_name = "TYPE", default_value = "both", requires = "kernels")]
     numbers: kernels::Modes,
@@ -41,7 +47,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.kernels {
-        true => kernels::run(args.numbers, &args.filter, args.json),
+        true => kernels::run(args.numbers, Choice { filter: &args.filter, small: args.small }, args.json),
         false => machine::run(args.json),
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use mae_engine::Numbers;
-use mae_engine::cuda::suite::{self, Row};
+use mae_engine::cuda::suite::{self, Choice, Row};
 use serde_json::json;
 
 /// How the GPU computes.
@@ -29,15 +29,15 @@ impl Modes {
 }
 
 /// Runs the suite and prints its table, the worst rows last.
-pub fn run(modes: Modes, filter: &str, json: bool) -> anyhow::Result<ExitCode> {
+pub fn run(modes: Modes, choice: Choice<'_>, json: bool) -> anyhow::Result<ExitCode> {
     let begin = Instant::now();
     let mut rows: Vec<Row> = Vec::new();
     eprintln!("mae: running every op on the GPU and the CPU; kernels that are not cached are compiled first");
     let outcome =
-        modes.all().iter().try_for_each(|&numbers| suite::run(0, numbers, filter, |row| rows.push(row)));
+        modes.all().iter().try_for_each(|&numbers| suite::run(0, numbers, choice, |row| rows.push(row)));
     if rows.is_empty() {
         outcome?;
-        anyhow::bail!("--filter {filter}: no op or case has this in its line");
+        anyhow::bail!("--filter {}: no op or case has this in its line", choice.filter);
     }
     rows.sort_by(|a, b| a.severity().total_cmp(&b.severity()));
     let failed = rows.iter().filter(|row| !row.ok()).count();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::Choice;
 use super::compare::{Outcome, Quantity, Tolerance};
 use super::scene::{Declared, Per, Scene};
 use super::values::{fit, random};
@@ -40,9 +41,11 @@ impl Case {
         (self.body)(device, numbers)
     }
 
-    /// Whether it is for this number type, and its line contains `filter`.
-    pub(super) fn matches(&self, numbers: Numbers, filter: &str) -> bool {
-        self.only.is_none_or(|only| only == numbers) && format!("{} {}", self.op, self.what).contains(filter)
+    /// Whether it is for this number type, and chosen.
+    pub(super) fn matches(&self, numbers: Numbers, choice: Choice<'_>) -> bool {
+        self.only.is_none_or(|only| only == numbers)
+            && !(choice.small && self.large)
+            && format!("{} {}", self.op, self.what).contains(choice.filter)
     }
 }
 

@@ -79,15 +79,24 @@ pub fn compile_kernels(device: &Device) -> Result<usize> {
     on(device)?.compile_all()
 }
 
-/// Runs the cases whose op or description contains `filter` on GPU number `ordinal`, and tells `report` each row.
+/// Which cases are run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice<'a> {
+    /// Those whose op or description contains this.
+    pub filter: &'a str,
+    /// Those that are quick, even under a sanitizer.
+    pub small: bool,
+}
+
+/// Runs cases on GPU number `ordinal`, and tells `report` each row.
 ///
 /// An op that fails is a row, too. An error means that no GPU can be used, or none any more: the driver takes a
 /// program's GPU away after some faults.
-pub fn run(ordinal: usize, numbers: Numbers, filter: &str, mut report: impl FnMut(Row)) -> Result<()> {
+pub fn run(ordinal: usize, numbers: Numbers, choice: Choice<'_>, mut report: impl FnMut(Row)) -> Result<()> {
     let cpu = Device::cpu();
     let mut gpu = Device::cuda(ordinal, numbers)?;
     compile_kernels(&gpu)?;
-    for case in all_cases().iter().filter(|case| case.matches(numbers, filter)) {
+    for case in all_cases().iter().filter(|case| case.matches(numbers, choice)) {
         let want = case.run(&cpu, numbers);
         match run_twice(case, &gpu, numbers) {
             Ok([first, second]) => {

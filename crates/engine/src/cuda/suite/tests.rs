@@ -8,7 +8,10 @@ fn cases_agree_with_themselves() {
     let (first, second) = (Device::cpu(), Device::cpu());
     let mut faults = Vec::new();
     for numbers in [Numbers::Bf16, Numbers::F32] {
-        for case in all_cases().iter().filter(|case| !case.large && case.matches(numbers, "")) {
+        for case in all_cases()
+            .iter()
+            .filter(|case| case.matches(numbers, Choice { small: true, ..Choice::default() }))
+        {
             let (want, got) = (case.run(&first, numbers), case.run(&second, numbers));
             let mut rows = compare(case, numbers, &want, &got);
             rows.push(same_bits(case, numbers, &want, &got));
@@ -27,7 +30,7 @@ fn cases_agree_with_themselves() {
 fn mistakes_are_seen() {
     let (cpu, numbers) = (Device::cpu(), Numbers::Bf16);
     let cases = all_cases();
-    let case = cases.iter().find(|case| case.matches(numbers, "segment_mean")).expect("there is one");
+    let case = cases.iter().find(|case| case.op == "segment_mean").expect("there is one");
     let want = case.run(&cpu, numbers);
     let seen = |change: &dyn Fn(&mut Vec<f32>)| {
         let mut got = want.clone();
@@ -61,7 +64,10 @@ fn a_single_bad_row_is_seen() {
 #[test]
 fn a_filter_chooses_by_op_and_by_description() {
     let cases = all_cases();
-    let count = |filter: &str| cases.iter().filter(|case| case.matches(Numbers::F32, filter)).count();
+    let chosen = |choice| cases.iter().filter(|case| case.matches(Numbers::F32, choice)).count();
+    let count = |filter| chosen(Choice { filter, small: false });
+    let small = |filter| chosen(Choice { filter, small: true });
     assert!(count("batch_norm") > 5 && count("room to spare") > 10 && count("no such op") == 0);
     assert!(count("heads of 16") > 10 && count("heads of 128") == 0 && count("") < cases.len());
+    assert!(0 < small("attention") && small("attention") < count("attention"));
 }
