@@ -24,7 +24,11 @@ fn save(place: &Sandbox, name: &str, words: &[&str], seed: u64) {
 }
 
 fn values(place: &Sandbox, name: &str) -> Vec<(String, Vec<usize>, Vec<f32>)> {
-    ModelFolder::load(&place.path(name), &Device::cpu()).unwrap().model.params().snapshot()
+    let snapshot =
+        ModelFolder::load(&place.path(name), &Device::cpu()).unwrap().model.params().snapshot().unwrap();
+    let owned =
+        |(name, shape, values): (&str, &[usize], &[f32])| (name.to_owned(), shape.to_vec(), values.to_vec());
+    snapshot.tensors().unwrap().into_iter().map(owned).collect()
 }
 
 #[test]

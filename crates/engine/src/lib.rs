@@ -4,7 +4,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`device`], `usage`, [`tensor`] | where numbers live: a device and its recycled buffers, how much memory these take; matrices, id lists, segments |
-//! | [`params`] | named parameters in one flat buffer per group, and their gradients |
+//! | [`params`], [`HostCopy`] | named parameters in one flat buffer per group, and their gradients; copies for the host that nobody waits for |
 //! | [`tape`] | reverse mode: one node per op, gradients only where a free parameter needs them |
 //! | [`rng`] | Philox, keyed by (seed, step, op): masks are recomputed, never stored |
 //! | `ops` | one file or folder per op; each is a method of [`Tape`], with its formula, shapes and backward |
@@ -21,6 +21,7 @@ pub mod cuda;
 pub mod device;
 pub mod error;
 pub mod gradcheck;
+mod host_copy;
 pub mod ops;
 pub mod optim;
 pub mod params;
@@ -32,6 +33,7 @@ mod usage;
 pub use cuda::graph::Replays;
 pub use device::{Device, Numbers};
 pub use error::{Error, Result};
+pub use host_copy::HostCopy;
 pub use params::{Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder};
 pub use rng::{Rng, Stream};
 pub use tape::{Tape, Var};

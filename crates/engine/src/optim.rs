@@ -8,12 +8,12 @@ mod nag;
 pub use nag::{Nag, Velocity};
 use rayon::prelude::*;
 
-use crate::Result;
 use crate::cpu::vectorised;
 use crate::cuda::ops::optim::{self as gpu_ops, GpuNumbers, GpuReading, Group};
 use crate::device::{Buffer, Device};
 use crate::ops::cross_entropy::LossSums;
 use crate::params::{Gradients, GroupId, GroupSet, Params};
+use crate::{HostCopy, Result};
 
 /// Values that one task takes.
 const CHUNK: usize = 1 << 14;
@@ -50,9 +50,9 @@ impl Moments {
         self.group
     }
 
-    /// Both moments, copied to the host.
-    pub fn to_host(&self) -> [Vec<f32>; 2] {
-        [self.first.to_host(), self.second.to_host()]
+    /// Both moments as they are now.
+    pub fn copies(&self) -> Result<[HostCopy; 2]> {
+        Ok([HostCopy::of(&self.first)?, HostCopy::of(&self.second)?])
     }
 
     /// Takes both moments from the host; `false` if the sizes differ.

@@ -3,12 +3,16 @@
 //! A parameter belongs to a group from birth. Optimisers, norms and checkpoints work on whole groups: one loop,
 //! one reduction, one write each.
 
-use std::collections::BTreeMap;
+mod gradients;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use self::gradients::Gradients;
 use crate::cuda::memory::{Dtype, Ptr};
 use crate::cuda::ops::optim as gpu;
 use crate::device::{Buffer, Device};
-use crate::{Error, Result};
+use crate::{Error, HostCopy, Result};
 
 /// Names a group of parameters; what a group means is the model's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +99,18 @@ struct Layout {
     group_len: Vec<usize>,
 }
 
+impl Layout {
+    fn named(&self) -> impl Iterator<Item = Named<'_>> {
+        self.blocks.iter().flat_map(|block| {
+            block.parts.iter().map(|part| {
+                let begin = block.offset + part.first_row * block.cols;
+                let range = begin..begin + part.rows * block.cols;
+                Named { name: &part.name, shape: &part.shape, group: block.group, range }
+            })
+        })
+    }
+}
+
 /// Blocks begin on a multiple of this, so that a row of vectors can be read aligned on any device.
 const ALIGNMENT: usize = 64;
 
@@ -157,8 +173,8 @@ impl ParamsBuilder {
         } else {
             Vec::new()
         };
-        let params =
-            Params { device: device.clone(), layout: self.layout, buffers, shadows, names: self.names };
+        let (layout, names) = (Arc::new(self.layout), self.names);
+        let params = Params { device: device.clone(), layout, buffers, shadows, names };
         for group in 0..params.buffers.len() {
             params.refresh(GroupId(group), 0..params.layout.group_len[group]);
         }
@@ -169,7 +185,7 @@ impl ParamsBuilder {
 /// The values of all parameters.
 pub struct Params {
     device: Device,
-    layout: Layout,
+    layout: Arc<Layout>,
     buffers: Vec<Buffer>,
     /// On a GPU that computes in bfloat16: the same values in bfloat16, which products read.
     shadows: Vec<Buffer>,
@@ -189,13 +205,7 @@ impl Params {
 
     /// Every named parameter, in order of declaration.
     pub fn named(&self) -> impl Iterator<Item = Named<'_>> {
-        self.layout.blocks.iter().flat_map(|block| {
-            block.parts.iter().map(|part| {
-                let begin = block.offset + part.first_row * block.cols;
-                let range = begin..begin + part.rows * block.cols;
-                Named { name: &part.name, shape: &part.shape, group: block.group, range }
-            })
-        })
+        self.layout.named()
     }
 
     /// The parameter called `name`.
@@ -219,11 +229,11 @@ impl Params {
         Ok(self.buffers[named.group.0].range_to_host(named.range))
     }
 
-    /// All named parameters on the host, in order of declaration: name, shape, values. One copy per group.
-    pub fn snapshot(&self) -> Vec<(String, Vec<usize>, Vec<f32>)> {
-        let groups: Vec<Vec<f32>> = self.buffers.iter().map(Buffer::to_host).collect();
-        let copy = |p: Named<'_>| (p.name.to_owned(), p.shape.to_vec(), groups[p.group.0][p.range].to_vec());
-        self.named().map(copy).collect()
+    /// All named parameters as they are now; what is asked of the device afterwards does not change the copy. The host
+    /// need not wait for it.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let groups = self.buffers.iter().map(HostCopy::of).collect::<Result<_>>()?;
+        Ok(Snapshot { layout: self.layout.clone(), groups })
     }
 
     /// Sets a named parameter from the host.
@@ -254,11 +264,7 @@ impl Params {
 
     /// Gradients for these parameters, none set.
     pub fn gradients(&self) -> Gradients {
-        Gradients {
-            layout: self.layout.clone(),
-            buffers: self.layout.group_len.iter().map(|&len| self.device.zeros(len)).collect(),
-            written: vec![false; self.layout.blocks.len()],
-        }
+        Gradients::new(&self.device, &self.layout)
     }
 
     /// Takes over values that ops have computed for blocks (running statistics), as far as they are finite. A GPU
@@ -317,64 +323,17 @@ impl Params {
 #[derive(Default)]
 pub struct Updates(pub(crate) Vec<(ParamId, Buffer)>);
 
-/// Gradients in the layout of the parameters.
-pub struct Gradients {
-    layout: Layout,
-    buffers: Vec<Buffer>,
-    written: Vec<bool>,
+/// All named parameters as they were at one moment, on their way to the host.
+pub struct Snapshot {
+    layout: Arc<Layout>,
+    groups: Vec<HostCopy>,
 }
 
-impl Gradients {
-    /// Forgets all gradients: the next contribution to each block replaces what it holds.
-    pub fn clear(&mut self) {
-        self.written.fill(false);
-    }
-
-    /// An error that names the first parameter of `free` groups which got no gradient since [`Self::clear`].
-    pub fn check_complete(&self, free: GroupSet) -> Result<()> {
-        let missing = self
-            .layout
-            .blocks
-            .iter()
-            .zip(&self.written)
-            .find(|(block, written)| free.contains(block.group) && !**written);
-        missing.map_or(Ok(()), |(block, _)| Err(Error::MissingGradient(block.parts[0].name.clone())))
-    }
-
-    /// Copies the gradient of a named parameter to the host; `None` where nothing was written.
-    pub fn get(&self, params: &Params, name: &str) -> Result<Option<Vec<f32>>> {
-        let named = params.find(name)?;
-        let written = self.written[params.names[name].0];
-        Ok(written.then(|| self.buffers[named.group.0].range_to_host(named.range)))
-    }
-
-    /// Declares that all blocks of `free` groups hold contributions: a replayed pass has left them.
-    pub fn mark_written(&mut self, free: GroupSet) {
-        for (block, written) in self.layout.blocks.iter().zip(&mut self.written) {
-            *written |= free.contains(block.group);
-        }
-    }
-
-    /// Where the gradient of a block is in device memory, and whether it already holds a contribution to add to.
-    pub(crate) fn slot_ptr(&mut self, id: ParamId) -> (Ptr, bool) {
-        let block = &self.layout.blocks[id.0];
-        let was_written = std::mem::replace(&mut self.written[id.0], true);
-        (self.buffers[block.group.0].ptr().plus(4 * block.offset), was_written)
-    }
-
-    pub(crate) fn group_ptr(&self, group: GroupId) -> Ptr {
-        self.buffers[group.0].ptr()
-    }
-
-    /// The gradient of a block, and whether it already holds a contribution to add to.
-    pub(crate) fn slot(&mut self, id: ParamId) -> (&mut [f32], bool) {
-        let block = &self.layout.blocks[id.0];
-        let was_written = std::mem::replace(&mut self.written[id.0], true);
-        (&mut self.buffers[block.group.0][block.range()], was_written)
-    }
-
-    pub(crate) fn group(&self, group: GroupId) -> &[f32] {
-        self.buffers.get(group.0).map_or(&[], |buffer| &**buffer)
+impl Snapshot {
+    /// Name, shape and values, in order of declaration; waits until the values have come.
+    pub fn tensors(&self) -> Result<Vec<(&str, &[usize], &[f32])>> {
+        let groups: Vec<&[f32]> = self.groups.iter().map(HostCopy::values).collect::<Result<_>>()?;
+        Ok(self.layout.named().map(|p| (p.name, p.shape, &groups[p.group.0][p.range])).collect())
     }
 }
 
@@ -394,6 +353,20 @@ mod tests {
         assert_eq!(params.count(GroupSet::of(&[GroupId(1)])), 23);
         assert!(matches!(params.set("k", &[1.0]), Err(Error::WrongSize { expected: 12, got: 1, .. })));
         assert!(params.get("v").is_err());
+    }
+
+    #[test]
+    fn a_snapshot_stays_as_it_was() {
+        let mut builder = ParamsBuilder::default();
+        builder.block(vec![("q".into(), vec![1, 2]), ("k".into(), vec![2, 2])], 2, GroupId(1));
+        builder.vector("bias".into(), 1, GroupId(0));
+        let mut params = builder.finish(&Device::cpu());
+        params.set("k", &[1.0, 2.0, 3.0, 4.0]).unwrap();
+        let snapshot = params.snapshot().unwrap();
+        params.set("k", &[0.0; 4]).unwrap();
+        let expected: [(&str, &[usize], &[f32]); 3] =
+            [("q", &[1, 2], &[0.0; 2]), ("k", &[2, 2], &[1.0, 2.0, 3.0, 4.0]), ("bias", &[1], &[0.0])];
+        assert_eq!(snapshot.tensors().unwrap(), expected);
     }
 
     #[test]

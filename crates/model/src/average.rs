@@ -69,19 +69,17 @@ impl Averaged for LmFolder {
 
 fn mean<F: Averaged>(folders: &[PathBuf]) -> Result<F> {
     let mut mean = F::load(&folders[0])?;
-    let mut sums: Vec<(String, Vec<f64>)> = mean
-        .model()
-        .params()
-        .snapshot()
-        .into_iter()
-        .map(|(name, _, values)| (name, values.into_iter().map(f64::from).collect()))
-        .collect();
+    let first = mean.model().params().snapshot()?;
+    let wide = |values: &[f32]| values.iter().copied().map(f64::from).collect();
+    let mut sums: Vec<(String, Vec<f64>)> =
+        first.tensors()?.into_iter().map(|(name, _, values)| (name.to_owned(), wide(values))).collect();
     for path in &folders[1..] {
         let mut other = F::load(path)?;
         check_alike(&folders[0], &mut mean, path, &mut other)?;
         // The same configuration declares the same parameters in the same order.
-        for ((_, sum), (_, _, values)) in sums.iter_mut().zip(other.model().params().snapshot()) {
-            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(value));
+        let other = other.model().params().snapshot()?;
+        for ((_, sum), (_, _, values)) in sums.iter_mut().zip(other.tensors()?) {
+            sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += f64::from(*value));
         }
     }
     let count = folders.len() as f64;

@@ -1,6 +1,7 @@
 //! A model folder: `model.safetensors`, `config.toml`, `dict.src.txt`, `dict.tgt.txt` and, where the text was
 //! segmented, the files of a [`Segmentation`]. Described in `docs/formats.md`, so that outsiders can write one.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,28 +104,28 @@ pub fn save(
     target: &Vocab,
     codes: Option<&Segmentation>,
 ) -> Result<()> {
-    Snapshot::of(model).save(folder, &[(SOURCE_DICT, source), (TARGET_DICT, target)], codes)
+    Snapshot::of(model)?.save(folder, &[(SOURCE_DICT, source), (TARGET_DICT, target)], codes)
 }
 
-/// A model's sizes and parameters on the host: what is left to do is writing, which another thread can.
+/// A model's sizes and parameters at one moment: what is left to do is writing, which another thread can.
 pub struct Snapshot {
     /// The text of `config.toml`.
     config: String,
-    tensors: Vec<(String, Vec<usize>, Vec<f32>)>,
+    params: mae_engine::params::Snapshot,
 }
 
 impl Snapshot {
-    /// The model as it is now; waits for its device.
-    pub fn of<M: Model>(model: &M) -> Self {
+    /// The model as it is now; does not wait for its device.
+    pub fn of<M: Model>(model: &M) -> Result<Self> {
         let file = ConfigFile { format: FORMAT, task: M::Config::TASK, model: model.config() };
         let config = toml::to_string(&file).expect("a model configuration can always be written as TOML");
-        Self { config, tensors: model.params().snapshot() }
+        Ok(Self { config, params: model.params().snapshot()? })
     }
 
     /// Writes a model folder with these dictionaries by their file names, each file aside and then renamed.
     pub fn save(&self, folder: &Path, dicts: &[(&str, &Vocab)], codes: Option<&Segmentation>) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
-        write_tensors(&folder.join(WEIGHTS), &self.tensors, BTreeMap::new())?;
+        write_tensors(&folder.join(WEIGHTS), &self.params.tensors()?, BTreeMap::new())?;
         write_aside(&folder.join(CONFIG), self.config.as_bytes())?;
         for (name, dict) in dicts {
             dict.save(folder.join(name))?;
@@ -245,18 +246,26 @@ pub fn floats(bytes: &[u8]) -> Vec<f32> {
 /// Writes named f32 tensors with metadata, aside and then renamed.
 pub fn write_tensors(
     path: &Path,
-    tensors: &[(String, Vec<usize>, Vec<f32>)],
+    tensors: &[(&str, &[usize], &[f32])],
     metadata: BTreeMap<String, String>,
 ) -> Result<()> {
-    let bytes: Vec<Vec<u8>> =
-        tensors.iter().map(|(_, _, values)| values.iter().flat_map(|v| v.to_le_bytes()).collect()).collect();
+    let bytes: Vec<Cow<'_, [u8]>> = tensors.iter().map(|(_, _, values)| little_endian(values)).collect();
     let views = tensors.iter().zip(&bytes).map(|((name, shape, _), bytes)| {
-        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).expect("sizes and shapes agree");
-        (name.as_str(), view)
+        let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes).expect("sizes and shapes agree");
+        (name, view)
     });
     let metadata = (!metadata.is_empty()).then(|| metadata.into_iter().collect());
     let file = safetensors::serialize(views, metadata).expect("in-memory tensors can always be serialised");
     write_aside(path, &file)
+}
+
+/// The bytes that files hold: on most machines those in memory.
+fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
+    if cfg!(target_endian = "little") {
+        Cow::Borrowed(bytemuck::cast_slice(values))
+    } else {
+        Cow::Owned(values.iter().flat_map(|v| v.to_le_bytes()).collect())
+    }
 }
 
 /// Writes `<path>.tmp` to the disk, then renames: a reader never sees half a file.

@@ -77,6 +77,8 @@ fn a_folder_that_does_not_fit_is_refused_by_name() {
     let turned = tensors.iter_mut().find(|(name, ..)| name == "decoder.layers.0.fc1.weight").unwrap();
     turned.1 = vec![12, 14];
     tensors.push(("decoder.extra".into(), vec![1], vec![0.0]));
+    let tensors: Vec<_> =
+        tensors.iter().map(|(name, shape, values)| (&**name, &**shape, &**values)).collect();
     folder::write_tensors(&place.path().join(folder::WEIGHTS), &tensors, BTreeMap::new()).unwrap();
     let error = refused(place.path());
     for part in [

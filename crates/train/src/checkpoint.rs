@@ -8,6 +8,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use mae_data::{ParallelDataset, Segmentation, TextDataset, Vocab};
+use mae_engine::HostCopy;
 use mae_model::lm::folder::DICT;
 use mae_model::{Model, folder};
 use safetensors::SafeTensors;
@@ -78,28 +79,24 @@ impl TextSide {
     }
 }
 
-/// A model as it was at some moment, ready to be written while training goes on.
+/// A model as it was at some moment, ready to be written while training goes on. Clones share the values.
+#[derive(Clone)]
 pub struct Snapshot {
-    model: folder::Snapshot,
+    model: Arc<folder::Snapshot>,
     /// The optimiser's memory by name, and the state of the run: what a run needs to go on.
-    resume: Option<(Vec<NamedTensor>, RunState)>,
+    resume: Option<Arc<(Vec<(String, HostCopy)>, RunState)>>,
 }
-
-/// Name, shape, values.
-type NamedTensor = (String, Vec<usize>, Vec<f32>);
 
 impl Snapshot {
     /// Of the model alone.
-    pub fn of_model<M: Model>(model: &M) -> Self {
-        Self { model: folder::Snapshot::of(model), resume: None }
+    pub fn of_model<M: Model>(model: &M) -> Result<Self> {
+        Ok(Self { model: Arc::new(folder::Snapshot::of(model)?), resume: None })
     }
 
-    /// Of the model, the moments and the state of the run.
-    pub fn of_run<M: Model>(learner: &Learner<M>, state: &RunState) -> Self {
-        let memory = learner.optimizer().memory().into_iter();
-        let tensors = memory.map(|(name, values)| (name, vec![values.len()], values)).collect();
+    /// Of the model, the moments and the state of the run; `self` is of the model.
+    pub fn and_run<M: Model>(self, learner: &Learner<M>, state: &RunState) -> Result<Self> {
         let state = RunState { format: STATE_FORMAT, ..state.clone() };
-        Self { model: folder::Snapshot::of(&learner.model), resume: Some((tensors, state)) }
+        Ok(Self { resume: Some(Arc::new((learner.optimizer().memory()?, state))), ..self })
     }
 
     /// Writes the folder `name` of `run`; an older one of that name is replaced only when the new one is complete.
@@ -108,8 +105,18 @@ impl Snapshot {
             let dictionaries: Vec<(&str, &Vocab)> =
                 text.dictionaries.iter().map(|(name, dictionary)| (*name, &**dictionary)).collect();
             self.model.save(aside, &dictionaries, text.codes.as_ref())?;
-            let Some((moments, state)) = &self.resume else { return Ok(()) };
-            folder::write_tensors(&aside.join(MOMENTS), moments, BTreeMap::new())?;
+            let Some((moments, state)) = self.resume.as_deref() else { return Ok(()) };
+            let values: Vec<(&str, &[f32])> = moments
+                .iter()
+                .map(|(name, copy)| Ok((name.as_str(), copy.values()?)))
+                .collect::<Result<_>>()?;
+            let shapes: Vec<[usize; 1]> = values.iter().map(|(_, values)| [values.len()]).collect();
+            let tensors: Vec<_> = values
+                .iter()
+                .zip(&shapes)
+                .map(|((name, values), shape)| (*name, &shape[..], *values))
+                .collect();
+            folder::write_tensors(&aside.join(MOMENTS), &tensors, BTreeMap::new())?;
             let json = serde_json::to_string_pretty(state).expect("a state can always be written as JSON");
             Ok(folder::write_aside(&aside.join(STATE), json.as_bytes())?)
         })
@@ -120,6 +127,8 @@ impl Snapshot {
 pub struct Writer {
     jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<Result<()>>>,
+    /// Of the model since its last change, if anybody asked.
+    latest: Option<Snapshot>,
 }
 
 type Job = Box<dyn FnOnce() -> Result<()> + Send>;
@@ -132,7 +141,18 @@ impl Writer {
     pub fn new() -> Self {
         let (jobs, todo) = sync_channel::<Job>(WAITING);
         let thread = std::thread::spawn(move || todo.into_iter().try_for_each(|job| job()));
-        Self { jobs: Some(jobs), thread: Some(thread) }
+        Self { jobs: Some(jobs), thread: Some(thread), latest: None }
+    }
+
+    /// The model as it is now: one copy, whatever number of checkpoints it is for.
+    pub fn snapshot<M: Model>(&mut self, model: &M) -> Result<Snapshot> {
+        let snapshot = self.latest.take().map_or_else(|| Snapshot::of_model(model), Ok)?;
+        Ok(self.latest.insert(snapshot).clone())
+    }
+
+    /// The model is about to change.
+    pub fn forget(&mut self) {
+        self.latest = None;
     }
 
     /// Hands over a job. An error of an earlier one comes back here or from [`Self::finish`].

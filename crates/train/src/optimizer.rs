@@ -1,7 +1,7 @@
 //! What steps everything but the gates, with its memory.
 
 use mae_engine::optim::{Adam, Moments, Nag, StepNumbers, Velocity};
-use mae_engine::{Gradients, GroupId, Params};
+use mae_engine::{Gradients, GroupId, HostCopy, Params};
 use mae_model::groups;
 
 use crate::config::{Optimizing, TrainConfig};
@@ -54,17 +54,22 @@ impl Optimizer {
         }
     }
 
-    /// What it remembers, by name.
-    pub fn memory(&self) -> Vec<(String, Vec<f32>)> {
+    /// What it remembers now, by name; does not wait for the device.
+    pub fn memory(&self) -> Result<Vec<(String, HostCopy)>> {
+        let mut memory = Vec::new();
         match self {
-            Self::Adam(_, moments) => moments
-                .iter()
-                .flat_map(|m| PARTS.into_iter().map(|part| name(m.group(), part)).zip(m.to_host()))
-                .collect(),
+            Self::Adam(_, moments) => {
+                for m in moments {
+                    memory.extend(PARTS.map(|part| name(m.group(), part)).into_iter().zip(m.copies()?));
+                }
+            }
             Self::Nag(_, velocities) => {
-                velocities.iter().map(|v| (name(v.group(), VELOCITY), v.to_host())).collect()
+                for v in velocities {
+                    memory.push((name(v.group(), VELOCITY), v.copy()?));
+                }
             }
         }
+        Ok(memory)
     }
 
     /// Takes back what [`Self::memory`] gave. `read` finds it by name; `fault` makes an error of what is wrong.

@@ -247,6 +247,7 @@ impl<M: Model> Trainer<'_, M> {
         for batches in packed {
             let number = self.learner.counters().updates + 1;
             let steps = plan::steps(self.config.model.mixture().system, &train, state.epoch, number);
+            self.writer.forget();
             pending.add(self.learner.update(&batches, steps, state.epoch)?, state.position);
             state.position += 1;
             state.counters = self.learner.counters();

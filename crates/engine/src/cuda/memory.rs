@@ -1,10 +1,10 @@
-//! Device memory: recycled blocks, and copies between the host and the device.
+//! Device memory: recycled blocks, and reading and writing them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::result;
 
 use super::Gpu;
 use crate::usage::Usage;
@@ -213,144 +213,4 @@ impl Plain for u32 {}
 fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
     // SAFETY: plain numbers have no padding, and any of their bytes is a byte.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// Page-locked host memory, from and to which the device copies by itself.
-pub(crate) struct Pinned {
-    address: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: it is plain memory that the owner alone reads and writes.
-unsafe impl Send for Pinned {}
-// SAFETY: as above; sharing gives out no references.
-unsafe impl Sync for Pinned {}
-
-impl Pinned {
-    pub(crate) fn new(bytes: usize) -> Result<Self> {
-        // SAFETY: freed once, when dropped.
-        let address = unsafe { result::malloc_host(bytes, 0) }
-            .map_err(|e| Error::Gpu(format!("{bytes} bytes of page-locked host memory: {e}")))?;
-        Ok(Self { address: address.cast(), bytes })
-    }
-
-    pub(crate) fn address(&self) -> *mut u8 {
-        self.address
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        // SAFETY: allocated by `malloc_host`; owners wait for the device before they drop it.
-        unsafe { result::free_host(self.address.cast()) }.ok();
-    }
-}
-
-/// A ring of page-locked buffers through which all uploads go, so that the host never waits for a copy unless it is
-/// a whole ring ahead of the device.
-#[derive(Default)]
-pub(crate) struct Staging {
-    ring: Mutex<Ring>,
-}
-
-#[derive(Default)]
-struct Ring {
-    slots: Vec<Slot>,
-    next: usize,
-}
-
-struct Slot {
-    memory: Pinned,
-    copied: Event,
-}
-
-/// A batch of a language model takes some twenty.
-const SLOTS: usize = 64;
-const SMALLEST_SLOT: usize = 1 << 16;
-
-impl Staging {
-    fn upload(&self, gpu: &Gpu, to: u64, bytes: &[u8]) {
-        let mut ring = self.ring.lock().expect("no upload panics");
-        let at = ring.next % SLOTS;
-        ring.next += 1;
-        let copied = ring.slot(at, bytes.len()).and_then(|slot| {
-            slot.copied.wait()?;
-            // SAFETY: the slot is long enough, and the copy that used it before has ended.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.memory.address(), bytes.len()) };
-            // SAFETY: the slot's memory stays alive and unchanged until the event says that the copy has ended.
-            let from = unsafe { std::slice::from_raw_parts(slot.memory.address(), bytes.len()) };
-            // SAFETY: the caller has checked that the destination is this long.
-            unsafe { result::memcpy_htod_async(to, from, gpu.stream()) }.map_err(Error::driver("upload"))?;
-            slot.copied.record(gpu.stream())
-        });
-        if let Err(error) = copied {
-            gpu.fail(error);
-        }
-    }
-}
-
-impl Ring {
-    /// Slot `at`, made or made larger if need be.
-    fn slot(&mut self, at: usize, bytes: usize) -> Result<&mut Slot> {
-        let fits = self.slots.get(at).is_some_and(|slot| slot.memory.bytes() >= bytes);
-        if !fits {
-            let memory = Pinned::new(bytes.next_power_of_two().max(SMALLEST_SLOT))?;
-            let slot = Slot { memory, copied: Event::new()? };
-            if at < self.slots.len() {
-                self.slots[at].copied.wait()?;
-                self.slots[at] = slot;
-            } else {
-                self.slots.push(slot);
-            }
-        }
-        Ok(&mut self.slots[at])
-    }
-}
-
-/// A mark in the stream.
-pub(crate) struct Event(sys::CUevent);
-
-// SAFETY: CUDA's events may be used from any thread.
-unsafe impl Send for Event {}
-// SAFETY: as above.
-unsafe impl Sync for Event {}
-
-impl Event {
-    pub(crate) fn new() -> Result<Self> {
-        result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map(Self).map_err(Error::driver("event"))
-    }
-
-    pub(crate) fn record(&self, stream: sys::CUstream) -> Result<()> {
-        // SAFETY: both are alive.
-        unsafe { result::event::record(self.0, stream) }.map_err(Error::driver("event"))
-    }
-
-    /// Waits until the device has passed it; at once if it was never recorded.
-    pub(crate) fn wait(&self) -> Result<()> {
-        // SAFETY: it is alive.
-        unsafe { result::event::synchronize(self.0) }.map_err(Error::driver("the GPU's work"))
-    }
-
-    /// Whether the device has passed it.
-    pub(crate) fn passed(&self) -> bool {
-        // SAFETY: it is alive.
-        unsafe { result::event::query(self.0) }.is_ok()
-    }
-
-    /// Milliseconds from this mark to `later`, both passed.
-    pub(crate) fn milliseconds_to(&self, later: &Self) -> f32 {
-        // SAFETY: both are alive and were recorded.
-        unsafe { result::event::elapsed(self.0, later.0) }.unwrap_or(f32::NAN)
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: not used after this.
-        unsafe { result::event::destroy(self.0) }.ok();
-    }
 }

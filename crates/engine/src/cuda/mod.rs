@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `library` | CUDA's libraries, found at run time |
 //! | `compile` | kernels: embedded text, NVRTC, the cache on disk |
-//! | `memory` | recycled device memory, page-locked staging, events |
+//! | `memory` | recycled device memory |
+//! | `transfer` | copies from and to page-locked memory, events |
 //! | `launch` | kernel arguments and launches |
 //! | `product` | matrix products by cuBLASLt |
 //! | `profile` | the time of each kernel and product |
@@ -25,6 +26,7 @@ pub(crate) mod ops;
 pub(crate) mod product;
 pub mod profile;
 pub mod suite;
+pub(crate) mod transfer;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,9 +36,10 @@ use cudarc::driver::{result, sys};
 
 use self::compile::Unit;
 use self::launch::Function;
-use self::memory::{Block, Dtype, Pool, Ptr, Staging};
+use self::memory::{Block, Dtype, Pool, Ptr};
 use self::product::Products;
 use self::profile::Profile;
+use self::transfer::{Arrivals, Staging};
 use crate::{Error, Result};
 
 /// Kernels use bfloat16 tensor cores, which came with this compute capability.
@@ -51,7 +54,8 @@ pub(crate) struct Gpu {
     stream: sys::CUstream,
     act: Dtype,
     pub(crate) pool: Pool,
-    pub(crate) staging: Staging,
+    staging: Staging,
+    arrivals: Arrivals,
     modules: Mutex<HashMap<Unit, sys::CUmodule>>,
     functions: Mutex<HashMap<(Unit, &'static str), Function>>,
     products: Products,
@@ -170,6 +174,7 @@ impl Gpu {
             act,
             pool: Pool::default(),
             staging: Staging::default(),
+            arrivals: Arrivals::default(),
             modules: Mutex::default(),
             functions: Mutex::default(),
             products: Products::new()?,

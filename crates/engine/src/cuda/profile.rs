@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::Gpu;
-use super::memory::Event;
+use super::transfer::Event;
 
 /// Times of one kernel or product.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ use super::{CHUNK, Place, StepNumbers, gpu_group, gpu_ops};
 use crate::cpu::vectorised;
 use crate::device::Buffer;
 use crate::params::{Gradients, GroupId, Params};
+use crate::{HostCopy, Result};
 
 /// fairseq's NAG: gradient descent with Nesterov's momentum, corrected for changes of the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,9 +34,9 @@ impl Velocity {
         self.group
     }
 
-    /// A copy on the host.
-    pub fn to_host(&self) -> Vec<f32> {
-        self.values.to_host()
+    /// Its values as they are now.
+    pub fn copy(&self) -> Result<HostCopy> {
+        HostCopy::of(&self.values)
     }
 
     /// Takes values from the host; `false` if the sizes differ.

@@ -36,6 +36,6 @@ impl LmFolder {
 
     /// Writes all files into `folder`, which is made if need be.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        Snapshot::of(&self.model).save(folder, &[(DICT, &self.dictionary)], self.codes.as_ref())
+        Snapshot::of(&self.model)?.save(folder, &[(DICT, &self.dictionary)], self.codes.as_ref())
     }
 }

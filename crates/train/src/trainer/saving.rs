@@ -1,7 +1,6 @@
 //! Validation, and what is saved after it.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use mae_model::Model;
 
@@ -47,7 +46,7 @@ impl<M: Model> Trainer<'_, M> {
         if !is_best && keep == 0 {
             return Ok(());
         }
-        let snapshot = Arc::new(Snapshot::of_model(model));
+        let snapshot = self.writer.snapshot(&self.learner.model)?;
         if keep > 0 {
             let (snapshot, folder, text) = (snapshot.clone(), self.folder.clone(), self.text.clone());
             self.writer.hand_over(move || {
@@ -66,7 +65,7 @@ impl<M: Model> Trainer<'_, M> {
         state: &RunState,
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
-        let snapshot = Arc::new(Snapshot::of_run(&self.learner, state));
+        let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, state)?;
         self.write(snapshot, checkpoint::LAST, state, tell)
     }
 
@@ -77,7 +76,7 @@ impl<M: Model> Trainer<'_, M> {
         count: usize,
         prune: fn(&Path, usize) -> Result<()>,
     ) -> Result<()> {
-        let snapshot = Snapshot::of_model(&self.learner.model);
+        let snapshot = self.writer.snapshot(&self.learner.model)?;
         let (folder, text) = (self.folder.clone(), self.text.clone());
         self.writer.hand_over(move || {
             snapshot.write(&folder, &name, &text)?;
@@ -88,7 +87,7 @@ impl<M: Model> Trainer<'_, M> {
     /// Saves what was there before an update that failed, beside `checkpoint_last`, with what is known about it.
     pub(super) fn save_before(&mut self, mut diagnosis: Diagnosis, state: RunState) -> Result<Diagnosis> {
         self.writer.finish()?;
-        let snapshot = Snapshot::of_run(&self.learner, &state);
+        let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, &state)?;
         let saved = snapshot.write(&self.folder, checkpoint::NOT_FINITE, &self.text)?;
         let json = serde_json::to_string(&diagnosis).expect("a diagnosis can always be written as JSON");
         mae_model::folder::write_aside(&saved.join(checkpoint::DIAGNOSIS), json.as_bytes())?;
@@ -99,7 +98,7 @@ impl<M: Model> Trainer<'_, M> {
     /// Has a snapshot written while training goes on.
     fn write(
         &mut self,
-        snapshot: Arc<Snapshot>,
+        snapshot: Snapshot,
         name: &'static str,
         state: &RunState,
         tell: &mut impl FnMut(Event) -> Result<()>,

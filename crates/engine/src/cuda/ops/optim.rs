@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::Result;
 use crate::cuda::compile::Unit;
 use crate::cuda::launch::{Argument, Shape};
-use crate::cuda::memory::{Block, Event, Pinned, Ptr};
+use crate::cuda::memory::{Block, Ptr};
+use crate::cuda::transfer::Arrival;
 use crate::cuda::{Gpu, Live};
 use crate::optim::Adam;
-use crate::{Error, Result};
 
 use super::elementwise::flat;
 
@@ -190,45 +191,19 @@ impl GpuNumbers {
 
     /// Begins to copy `[loss, nll, norm]` to the host.
     pub(crate) fn read(&self) -> Result<GpuReading> {
-        let memory = Pinned::new(24)?;
-        let copied = Event::new()?;
-        if self.gpu.ready() {
-            // SAFETY: the pinned memory is this long and lives until the event has passed.
-            let target = unsafe { std::slice::from_raw_parts_mut(memory.address(), 24) };
-            // SAFETY: as above; the block is alive.
-            let begun = unsafe {
-                cudarc::driver::result::memcpy_dtoh_async(target, self.block.ptr().0, self.gpu.stream())
-            };
-            begun.map_err(Error::driver("reading the loss"))?;
-            copied.record(self.gpu.stream())?;
-        }
-        Ok(GpuReading { gpu: self.gpu.clone(), memory, copied })
+        Arrival::of(&self.gpu, self.at(LOSS), CLIP_NORM - LOSS).map(GpuReading)
     }
 }
 
 /// Three numbers on their way to the host.
-pub(crate) struct GpuReading {
-    gpu: Arc<Gpu>,
-    memory: Pinned,
-    copied: Event,
-}
+pub(crate) struct GpuReading(Arrival);
 
 impl GpuReading {
     pub(crate) fn is_ready(&self) -> bool {
-        self.copied.passed()
+        self.0.has_come()
     }
 
     pub(crate) fn wait(&self) -> Result<[f64; 3]> {
-        self.gpu.check()?;
-        self.copied.wait()?;
-        // SAFETY: the copy has ended; the memory holds three doubles, and page-locked memory is aligned for them.
-        Ok(unsafe { self.memory.address().cast::<[f64; 3]>().read() })
-    }
-}
-
-impl Drop for GpuReading {
-    fn drop(&mut self) {
-        // The device must not write to memory that is gone.
-        self.copied.wait().ok();
+        Ok(self.0.values()?.try_into().expect("three doubles were copied"))
     }
 }

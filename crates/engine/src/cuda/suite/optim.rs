@@ -112,11 +112,13 @@ impl Groups {
             outcome.push(Quantity::value(name, 1, values));
         }
         let memory = match &self.memory {
-            Memory::Adam(moments) => moments.to_host().to_vec(),
-            Memory::Nag(velocity) => vec![velocity.to_host()],
+            Memory::Adam(moments) => moments.copies().map(Vec::from),
+            Memory::Nag(velocity) => velocity.copy().map(|copy| vec![copy]),
         };
-        for (name, values) in ["first moments or velocity", "second moments"].into_iter().zip(memory) {
-            outcome.push(Quantity::value(name, 1, values));
+        let memory = memory.unwrap_or_else(|error| panic!("{error}"));
+        for (name, copy) in ["first moments or velocity", "second moments"].into_iter().zip(memory) {
+            let values = copy.values().unwrap_or_else(|error| panic!("{error}"));
+            outcome.push(Quantity::value(name, 1, values.to_vec()));
         }
     }
 }

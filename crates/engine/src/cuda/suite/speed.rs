@@ -7,8 +7,9 @@ use cudarc::driver::result;
 use super::values::random;
 use crate::cpu::gemm::{Into, Mat, Precision, gemm};
 use crate::cuda::Gpu;
-use crate::cuda::memory::{Block, Event, Ptr};
+use crate::cuda::memory::{Block, Ptr};
 use crate::cuda::product::{Epilogue, Factor, Product};
+use crate::cuda::transfer::Event;
 use crate::device::{Device, Numbers};
 use crate::{Error, GroupId, ParamsBuilder, Result, Tape};
 

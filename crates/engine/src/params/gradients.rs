@@ -1,0 +1,77 @@
+//! Gradients of parameters.
+
+use std::sync::Arc;
+
+use super::{GroupId, GroupSet, Layout, ParamId, Params};
+use crate::cuda::memory::Ptr;
+use crate::device::{Buffer, Device};
+use crate::{Error, Result};
+
+/// Gradients in the layout of the parameters.
+pub struct Gradients {
+    layout: Arc<Layout>,
+    buffers: Vec<Buffer>,
+    written: Vec<bool>,
+}
+
+impl Gradients {
+    pub(super) fn new(device: &Device, layout: &Arc<Layout>) -> Self {
+        Self {
+            layout: layout.clone(),
+            buffers: layout.group_len.iter().map(|&len| device.zeros(len)).collect(),
+            written: vec![false; layout.blocks.len()],
+        }
+    }
+
+    /// Forgets all gradients: the next contribution to each block replaces what it holds.
+    pub fn clear(&mut self) {
+        self.written.fill(false);
+    }
+
+    /// An error that names the first parameter of `free` groups which got no gradient since [`Self::clear`].
+    pub fn check_complete(&self, free: GroupSet) -> Result<()> {
+        let missing = self
+            .layout
+            .blocks
+            .iter()
+            .zip(&self.written)
+            .find(|(block, written)| free.contains(block.group) && !**written);
+        missing.map_or(Ok(()), |(block, _)| Err(Error::MissingGradient(block.parts[0].name.clone())))
+    }
+
+    /// Copies the gradient of a named parameter to the host; `None` where nothing was written.
+    pub fn get(&self, params: &Params, name: &str) -> Result<Option<Vec<f32>>> {
+        let named = params.find(name)?;
+        let written = self.written[params.names[name].0];
+        Ok(written.then(|| self.buffers[named.group.0].range_to_host(named.range)))
+    }
+
+    /// Declares that all blocks of `free` groups hold contributions: a replayed pass has left them.
+    pub fn mark_written(&mut self, free: GroupSet) {
+        for (block, written) in self.layout.blocks.iter().zip(&mut self.written) {
+            *written |= free.contains(block.group);
+        }
+    }
+
+    /// Where the gradient of a block is in device memory, and whether it already holds a contribution to add to.
+    pub(crate) fn slot_ptr(&mut self, id: ParamId) -> (Ptr, bool) {
+        let block = &self.layout.blocks[id.0];
+        let was_written = std::mem::replace(&mut self.written[id.0], true);
+        (self.buffers[block.group.0].ptr().plus(4 * block.offset), was_written)
+    }
+
+    pub(crate) fn group_ptr(&self, group: GroupId) -> Ptr {
+        self.buffers[group.0].ptr()
+    }
+
+    /// The gradient of a block, and whether it already holds a contribution to add to.
+    pub(crate) fn slot(&mut self, id: ParamId) -> (&mut [f32], bool) {
+        let block = &self.layout.blocks[id.0];
+        let was_written = std::mem::replace(&mut self.written[id.0], true);
+        (&mut self.buffers[block.group.0][block.range()], was_written)
+    }
+
+    pub(crate) fn group(&self, group: GroupId) -> &[f32] {
+        self.buffers.get(group.0).map_or(&[], |buffer| &**buffer)
+    }
+}
