@@ -323,6 +323,9 @@ impl Params {
 #[derive(Default)]
 pub struct Updates(pub(crate) Vec<(ParamId, Buffer)>);
 
+/// Name, shape and values of a parameter.
+pub type NamedValues<'a> = (&'a str, &'a [usize], &'a [f32]);
+
 /// All named parameters as they were at one moment, on their way to the host.
 pub struct Snapshot {
     layout: Arc<Layout>,
@@ -330,8 +333,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Name, shape and values, in order of declaration; waits until the values have come.
-    pub fn tensors(&self) -> Result<Vec<(&str, &[usize], &[f32])>> {
+    /// In order of declaration; waits until the values have come.
+    pub fn tensors(&self) -> Result<Vec<NamedValues<'_>>> {
         let groups: Vec<&[f32]> = self.groups.iter().map(HostCopy::values).collect::<Result<_>>()?;
         Ok(self.layout.named().map(|p| (p.name, p.shape, &groups[p.group.0][p.range])).collect())
     }
@@ -364,7 +367,7 @@ mod tests {
         params.set("k", &[1.0, 2.0, 3.0, 4.0]).unwrap();
         let snapshot = params.snapshot().unwrap();
         params.set("k", &[0.0; 4]).unwrap();
-        let expected: [(&str, &[usize], &[f32]); 3] =
+        let expected: [NamedValues<'_>; 3] =
             [("q", &[1, 2], &[0.0; 2]), ("k", &[2, 2], &[1.0, 2.0, 3.0, 4.0]), ("bias", &[1], &[0.0])];
         assert_eq!(snapshot.tensors().unwrap(), expected);
     }

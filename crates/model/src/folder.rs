@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mae_data::{Segmentation, Vocab};
+use mae_engine::params::{self, NamedValues};
 use mae_engine::{Device, GroupSet, Params};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -111,7 +112,7 @@ pub fn save(
 pub struct Snapshot {
     /// The text of `config.toml`.
     config: String,
-    params: mae_engine::params::Snapshot,
+    params: params::Snapshot,
 }
 
 impl Snapshot {
@@ -246,7 +247,7 @@ pub fn floats(bytes: &[u8]) -> Vec<f32> {
 /// Writes named f32 tensors with metadata, aside and then renamed.
 pub fn write_tensors(
     path: &Path,
-    tensors: &[(&str, &[usize], &[f32])],
+    tensors: &[NamedValues<'_>],
     metadata: BTreeMap<String, String>,
 ) -> Result<()> {
     let bytes: Vec<Cow<'_, [u8]>> = tensors.iter().map(|(_, _, values)| little_endian(values)).collect();

@@ -83,8 +83,14 @@ impl TextSide {
 #[derive(Clone)]
 pub struct Snapshot {
     model: Arc<folder::Snapshot>,
-    /// The optimiser's memory by name, and the state of the run: what a run needs to go on.
-    resume: Option<Arc<(Vec<(String, HostCopy)>, RunState)>>,
+    resume: Option<Arc<Resume>>,
+}
+
+/// What a run needs to go on, besides the model.
+struct Resume {
+    /// The optimiser's memory by name.
+    moments: Vec<(String, HostCopy)>,
+    state: RunState,
 }
 
 impl Snapshot {
@@ -96,7 +102,8 @@ impl Snapshot {
     /// Of the model, the moments and the state of the run; `self` is of the model.
     pub fn and_run<M: Model>(self, learner: &Learner<M>, state: &RunState) -> Result<Self> {
         let state = RunState { format: STATE_FORMAT, ..state.clone() };
-        Ok(Self { resume: Some(Arc::new((learner.optimizer().memory()?, state))), ..self })
+        let resume = Resume { moments: learner.optimizer().memory()?, state };
+        Ok(Self { resume: Some(Arc::new(resume)), ..self })
     }
 
     /// Writes the folder `name` of `run`; an older one of that name is replaced only when the new one is complete.
@@ -105,16 +112,15 @@ impl Snapshot {
             let dictionaries: Vec<(&str, &Vocab)> =
                 text.dictionaries.iter().map(|(name, dictionary)| (*name, &**dictionary)).collect();
             self.model.save(aside, &dictionaries, text.codes.as_ref())?;
-            let Some((moments, state)) = self.resume.as_deref() else { return Ok(()) };
-            let values: Vec<(&str, &[f32])> = moments
-                .iter()
-                .map(|(name, copy)| Ok((name.as_str(), copy.values()?)))
-                .collect::<Result<_>>()?;
-            let shapes: Vec<[usize; 1]> = values.iter().map(|(_, values)| [values.len()]).collect();
-            let tensors: Vec<_> = values
-                .iter()
+            let Some(Resume { moments, state }) = self.resume.as_deref() else { return Ok(()) };
+            let values =
+                moments.iter().map(|(_, copy)| copy.values()).collect::<mae_engine::Result<Vec<_>>>()?;
+            let shapes: Vec<[usize; 1]> = values.iter().map(|values| [values.len()]).collect();
+            let names = moments.iter().map(|(name, _)| name.as_str());
+            let tensors: Vec<_> = names
                 .zip(&shapes)
-                .map(|((name, values), shape)| (*name, &shape[..], *values))
+                .zip(values)
+                .map(|((name, shape), values)| (name, shape.as_slice(), values))
                 .collect();
             folder::write_tensors(&aside.join(MOMENTS), &tensors, BTreeMap::new())?;
             let json = serde_json::to_string_pretty(state).expect("a state can always be written as JSON");
