@@ -9,7 +9,7 @@
 //! | `lock` | a run is worked on by one process at a time |
 //! | `measure`, `references` | what a trained model is worth: BLEU, one expert, perplexity, gates |
 //! | `result` | what is known about a finished run, as `result.json` |
-//! | `compare` | means and deviations over seeds, differences to the baseline and how far to trust them |
+//! | `compare`, `significance` | means and deviations over seeds, differences to the baseline and how far to trust them |
 //! | `table` | the comparison for people |
 //! | `transfer`, `curves` | the transfer study: methods × parts of the data; its table and figure |
 
@@ -22,6 +22,7 @@ pub mod protocol;
 mod references;
 pub mod result;
 pub mod runner;
+mod significance;
 pub mod sitting;
 pub mod study;
 pub mod table;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use mae_eval::analysis::one_expert::Spread;
 
 use super::compare::{Comparison, Row, Score};
+use super::significance::STRETCH_TOKENS;
 use super::study::Study;
 use crate::columns::{duration, print_columns};
 
@@ -144,6 +145,11 @@ fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
         notes.push(format!(
             "Perplexity per token, blocks of {} tokens of which {} are context; lower is better.",
             test.tokens_per_sample, test.context_window
+        ));
+        let last = test.splits.last().map_or("last", String::as_str);
+        notes.push(format!(
+            "− {baseline}: difference in perplexity of the {last} text, seed by seed; p: paired bootstrap (1000 resamples) over \
+             stretches of the text, whole lines of together at least {STRETCH_TOKENS} tokens, of all common seeds, end to end."
         ));
         if test.draws > 0 {
             notes.push(format!(
