@@ -78,6 +78,13 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// What the page of the study in `out` shows.
+fn page_data(place: &Sandbox) -> Value {
+    let page = std::fs::read_to_string(place.path("out/study.html")).unwrap();
+    let (_, rest) = page.split_once("type=\"application/json\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
 /// What a run has found, without what depends on the clock.
 fn found(place: &Sandbox, run: &str) -> (Value, String) {
     let mut result = json(&place.path(run).join("result.json"));
@@ -133,6 +140,30 @@ fn a_study_from_training_to_significance() {
     );
     assert!(paired.succeeded().contains(&row["p_values"]["1"].to_string()), "{} {row}", paired.stdout);
     assert!(row["p_value"].as_f64().is_some());
+    // The page shows the same, with a dot for each run and the paper's numbers, and a curve for each.
+    let page = page_data(&place);
+    assert_eq!((&page["title"], &page["lead"][1]), (&study["study"]["title"], &study["study"]["caveat"]));
+    let cells: Vec<&str> =
+        page["tables"][0]["rows"][1].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(cells.len() == 8 && cells.iter().all(|cell| table.contains(cell)), "{cells:?} {table}");
+    let figure = page["svg"].as_str().unwrap();
+    for run in runs {
+        let dot = format!("{} seed {}: {:.2}", run["system"].as_str().unwrap(), run["seed"], bleu(run));
+        assert!(figure.contains(&dot), "{dot}: {figure}");
+    }
+    assert!(figure.contains("the paper's number") && figure.contains("BLEU, test set"), "{figure}");
+    let charts = page["charts"].as_array().unwrap();
+    let loss = charts.iter().find(|chart| chart["against"] == "epochs").unwrap();
+    let names: Vec<&Value> = loss["series"].as_array().unwrap().iter().map(|line| &line["name"]).collect();
+    assert_eq!(names, ["base-1 (dev)", "base-2 (dev)", "mae7-1 (dev)", "mae7-2 (dev)"]);
+    assert!(
+        loss["series"].as_array().unwrap().iter().all(|line| line["points"].as_array().unwrap().len() == 12)
+    );
+    let drawn = loss["svg"].as_str().unwrap();
+    assert!(
+        drawn.contains(">base<") && drawn.contains(">mae7<") && !drawn.contains(">mae7-2"),
+        "one entry per system"
+    );
     // What a run leaves, and what it tells.
     let result = &runs[2];
     assert_eq!(result["model"], "mean of 2 checkpoints, epochs 11 to 12");
@@ -277,6 +308,8 @@ fn language_models_by_perplexity() {
     assert!(p > 0.0 && p <= 1.0 && table.contains(&format!("{p:.3}")), "{p} {table}");
     assert_eq!(row(&place)["p_values"].as_object().unwrap().len(), 2);
     assert_eq!(place.mae(&args("out", &[]), &[]).succeeded(), table);
+    let figure = page_data(&place)["svg"].as_str().unwrap().to_owned();
+    assert!(figure.contains("perplexity per token, test text (lower is better)"), "{figure}");
     // Results of before such files were written have no p; equal models get the largest.
     std::fs::copy(place.path("out/base-2/likelihoods.json"), place.path("out/mae-2/likelihoods.json"))
         .unwrap();

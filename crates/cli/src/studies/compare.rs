@@ -157,7 +157,7 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
 }
 
 /// What a run is compared by.
-fn value(study: &Study, score: Score, run: &RunResult) -> Option<f64> {
+pub(super) fn value(study: &Study, score: Score, run: &RunResult) -> Option<f64> {
     match score {
         Score::Bleu => run.translation.as_ref()?.bleu,
         Score::TokenisedBleu => Some(run.translation.as_ref()?.bleu_tokenised),

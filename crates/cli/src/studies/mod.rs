@@ -10,7 +10,7 @@
 //! | `measure`, `references` | what a trained model is worth: BLEU, one expert, perplexity, gates |
 //! | `result` | what is known about a finished run, as `result.json` |
 //! | `compare`, `significance` | means and deviations over seeds, differences to the baseline and how far to trust them |
-//! | `table` | the comparison for people |
+//! | `table`, `page` | the comparison for people: on a terminal, and as a page with figures |
 //! | `transfer`, `curves` | the transfer study: methods × parts of the data; its table and figure |
 
 mod clock;
@@ -18,6 +18,7 @@ pub mod compare;
 pub mod curves;
 pub mod lock;
 mod measure;
+pub mod page;
 pub mod protocol;
 mod references;
 pub mod result;

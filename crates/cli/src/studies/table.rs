@@ -24,13 +24,18 @@ pub fn print(
     writeln!(out)?;
     columns(out, &runs(comparison))?;
     writeln!(out)?;
-    for note in notes(study, comparison) {
-        writeln!(out, "{note}")?;
-    }
-    if !missing.is_empty() {
-        writeln!(out, "Not done yet ({}): {}.", missing.len(), missing.join(", "))?;
-    }
-    Ok(())
+    let notes = notes(study, comparison).into_iter().chain(lead(study)).chain(not_done(missing));
+    notes.into_iter().try_for_each(|note| writeln!(out, "{note}"))
+}
+
+/// What the paper's numbers are, and what keeps ours from being compared with them.
+pub(super) fn lead(study: &Study) -> Vec<String> {
+    [&study.paper, &study.caveat].into_iter().filter(|words| !words.is_empty()).cloned().collect()
+}
+
+/// Which runs are missing, if any are.
+pub(super) fn not_done(missing: &[String]) -> Option<String> {
+    (!missing.is_empty()).then(|| format!("Not done yet ({}): {}.", missing.len(), missing.join(", ")))
 }
 
 fn columns(out: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
@@ -62,7 +67,8 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(NONE.into(), |value| format!("{value:.digits$}"))
 }
 
-fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>> {
+/// What systems have scored, below a row of headings.
+pub(super) fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>> {
     let splits = study.language_model.as_ref().map_or(&[][..], |test| &test.splits[..]);
     let (difference, paper) = (format!("− {}", comparison.baseline), "paper".to_owned());
     let mut heading = headings(&["system", "seeds"]);
@@ -96,7 +102,8 @@ fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>> {
     std::iter::once(heading).chain(comparison.rows.iter().map(row)).collect()
 }
 
-fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
+/// What their runs were like, below a row of headings.
+pub(super) fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     let mut heading = headings(&["system", "dev loss", "gate entropy", "one expert", "random expert"]);
     heading.extend(headings(&["parameters", "updates", "time per run"]));
     let row = |row: &Row| {
@@ -115,7 +122,8 @@ fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     std::iter::once(heading).chain(comparison.rows.iter().map(row)).collect()
 }
 
-fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
+/// What the columns are.
+pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
     let baseline = &comparison.baseline;
     if let Some(test) = &study.translation {
@@ -172,6 +180,5 @@ fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
             row.seeds.len()
         ));
     }
-    notes.extend([&study.paper, &study.caveat].into_iter().filter(|note| !note.is_empty()).cloned());
     notes
 }
