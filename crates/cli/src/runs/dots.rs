@@ -88,7 +88,7 @@ pub fn draw(rows: &[Dots], x_label: &str, beside: &str) -> Option<String> {
 fn dot(x: f64, y: f64, colour: &str, title: &str) -> String {
     let title = escape(title);
     format!(
-        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\" fill-opacity=\"0.7\"><title>{title}</title></circle>\n"
+        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\" fill-opacity=\"0.85\"><title>{title}</title></circle>\n"
     )
 }
 
