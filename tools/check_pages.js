@@ -1,5 +1,5 @@
-// Opens pages of `mae analyze --html` and `mae report --html` in headless Chromium, light and dark, wide and narrow: no
-// error, no request beyond the file, nothing wider than the window; then uses their controls.
+// Opens pages of `mae analyze --html`, `mae report --html`, `mae reproduce` and `mae transfer` in headless Chromium, light and
+// dark, wide and narrow: no error, no request beyond the file, nothing wider than the window; then uses their controls.
 //
 //   npm install playwright-core && node tools/check_pages.js page.html … [--shots DIR]
 //
@@ -43,7 +43,7 @@ async function check(browser, file, scheme, width) {
     await page.locator("input[type=search]").fill("no such words anywhere");
     if (await sentences.count() !== 0) fault("the filter leaves sentences that do not match");
   }
-  const chart = page.locator("figure svg");
+  const chart = page.locator("figure.curves svg");
   if (await chart.count() > 0) {
     await chart.hover({ position: { x: 200, y: 100 } });
     if (!/ at /.test(await page.locator(".readout").innerText())) fault("pointing at the chart reads no value");

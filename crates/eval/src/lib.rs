@@ -7,7 +7,7 @@
 //! | [`chrf`] | chrF and chrF++ |
 //! | [`ter`] | TER: the fewest edits, with shifts, that make a translation a reference |
 //! | [`metric`] | BLEU, chrF or TER behind one face: rows of statistics that add up, scores, signatures |
-//! | [`significance`] | confidence intervals and the paired bootstrap test, with numpy's random numbers |
+//! | [`significance`] | confidence intervals and paired tests, of translations and of texts that were predicted, with numpy's random numbers |
 //! | [`perplexity`] | a language model on a text: log-probabilities with context, perplexities over several units |
 //! | [`translate`] | a set of sources to text, for scoring |
 //! | [`validator`] | BLEU of the development set while training |

@@ -10,7 +10,7 @@ use mae_model::attention::Pass;
 use mae_model::lm::{LmBatch, Scorer};
 use mae_model::{ExpertMode, LanguageModel, Probe};
 use mae_train::Result;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::gates::BatchGates;
 use crate::translate::text;
@@ -102,6 +102,47 @@ pub(crate) fn for_each_batch(
     Ok(())
 }
 
+/// Some lines of a text that follow each other: how long they are, ends of lines counted, and how likely.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Tokens of the model.
+    pub tokens: u64,
+    /// −ln p of all of them.
+    pub nll_nats: f64,
+}
+
+/// Cuts a text, whose lines have `lengths` tokens and whose tokens have these `log_probs`, into stretches of whole lines and
+/// at least `min_tokens` tokens each; what is left at the end belongs to the last one. All models that read one text with one
+/// dictionary get the same stretches.
+pub fn stretches(
+    lengths: impl IntoIterator<Item = usize>,
+    log_probs: &[f32],
+    min_tokens: u64,
+) -> Vec<Stretch> {
+    let mut found: Vec<Stretch> = Vec::new();
+    let mut rest = log_probs;
+    for length in lengths {
+        let (line, after) = rest.split_at(length);
+        rest = after;
+        let tokens = length as u64;
+        let nll_nats = -line.iter().map(|&p| f64::from(p)).sum::<f64>();
+        match found.last_mut().filter(|last| last.tokens < min_tokens) {
+            None => found.push(Stretch { tokens, nll_nats }),
+            Some(last) => {
+                *last = Stretch { tokens: last.tokens + tokens, nll_nats: last.nll_nats + nll_nats }
+            }
+        }
+    }
+    if let [.., before, last] = &mut found[..]
+        && last.tokens < min_tokens
+    {
+        before.tokens += last.tokens;
+        before.nll_nats += last.nll_nats;
+        found.pop();
+    }
+    found
+}
+
 /// How long a text is, in several units, and how likely. The end of a line counts as one of each unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TextMeasure {
@@ -147,5 +188,22 @@ impl TextMeasure {
     /// Perplexity per unit: 2 to the power of the bits.
     pub fn perplexity_per(&self, count: u64) -> f64 {
         self.bits_per(count).exp2()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_are_whole_lines_and_lose_nothing() {
+        let log_probs = [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, -7.0];
+        let stretch = |tokens, nll_nats| Stretch { tokens, nll_nats };
+        // Lines of 1, 2, 3 and 1 tokens: the last one is too short to stand alone.
+        let found = stretches([1, 2, 3, 1], &log_probs, 2);
+        assert_eq!(found, [stretch(3, 6.0), stretch(4, 22.0)]);
+        assert_eq!(stretches([1, 2, 3, 1], &log_probs, 100), [stretch(7, 28.0)]);
+        assert_eq!(stretches([1, 2, 3, 1], &log_probs, 1).len(), 4);
+        assert_eq!(stretches([], &[], 2), []);
     }
 }

@@ -10,10 +10,11 @@ use serde::Serialize;
 
 use super::generate::unless_nobody_reads;
 use crate::columns::{duration, print_columns};
+use crate::page::charts::PageChart;
 use crate::page::{self, page};
 use crate::runs::changes::{Change, changes};
-use crate::runs::chart::{Frame, draw};
-use crate::runs::curves::{Against, Curve, Series};
+use crate::runs::chart::draw;
+use crate::runs::curves::{Against, Curve};
 use crate::runs::{Run, Summary, read_all};
 
 /// See training runs side by side: losses, BLEU, gate entropy, speed, and what their configurations differ in.
@@ -75,17 +76,6 @@ struct Table {
     rows: Vec<Vec<String>>,
 }
 
-#[derive(Serialize)]
-struct PageChart {
-    curve: &'static str,
-    against: &'static str,
-    /// Of the x axis.
-    unit: &'static str,
-    svg: String,
-    frame: Frame,
-    series: Vec<Series>,
-}
-
 const NOTE: &str = "Losses in bits per target token, label smoothing included; training loss of the last logged updates. \
                     Time is that of training; validating and saving are not counted.";
 
@@ -122,17 +112,7 @@ fn page_data<'a>(runs: &'a [Run], summaries: &[Summary], changes: &'a [Change]) 
     let mut charts = Vec::new();
     for curve in Curve::ALL {
         for against in Against::ALL {
-            let series = curve.series(runs, against);
-            if let Some(chart) = draw(&series, against.label(), curve.label()) {
-                charts.push(PageChart {
-                    curve: curve.label(),
-                    against: against.label(),
-                    unit: against.label(),
-                    svg: chart.svg,
-                    frame: chart.frame,
-                    series,
-                });
-            }
+            charts.extend(PageChart::draw(curve.label(), against, curve.series(runs, against)));
         }
     }
     let runs = runs.iter().map(|run| Named { name: &run.name, note: run.note.as_deref() }).collect();

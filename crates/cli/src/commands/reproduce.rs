@@ -15,7 +15,7 @@ use crate::studies::result::{Origin, RunResult};
 use crate::studies::runner::{Job, Work};
 use crate::studies::sitting::{Sitting, SittingArgs};
 use crate::studies::study::{self, Study};
-use crate::studies::{lock, table};
+use crate::studies::{lock, page, table};
 use crate::training::material::Sets;
 
 /// Run a table of the paper, or a study of your own: train every system with every seed, measure, compare.
@@ -30,6 +30,7 @@ use crate::training::material::Sets;
   mae reproduce europarl160k --out studies/ep160 --table
   mae reproduce my-study.toml --data data-bin --out studies/mine --json > study.json
 
+The folder gets study.json and study.html, a page with the tables, a figure and learning curves.
 Several processes may work on one study with different --only or --seeds. What is measured, and how to write a study:
 docs/studies.md.")]
 pub struct Args {
@@ -109,8 +110,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     let json = serde_json::to_string_pretty(&record)?;
     if !args.sitting.table && !runs.is_empty() {
+        let html = page::of_study((&study, out), &comparison, (&runs, &missing))?;
         let _lock = lock::wait(out)?;
         write_aside(&out.join("study.json"), json.as_bytes())?;
+        write_aside(&out.join("study.html"), html.as_bytes())?;
     }
     let mut text = Vec::new();
     if args.sitting.json {

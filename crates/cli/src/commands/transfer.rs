@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::generate::unless_nobody_reads;
 use crate::columns::print_columns;
-use crate::page::{self, page};
 use crate::studies::curves::{self, Point};
 use crate::studies::lock;
+use crate::studies::page::{PageTable, StudyPage};
 use crate::studies::protocol::Test;
 use crate::studies::result::{Origin, RunResult};
 use crate::studies::sitting::{Sitting, SittingArgs};
@@ -76,22 +76,6 @@ struct Record<'a> {
     runs: &'a BTreeMap<String, RunResult>,
 }
 
-/// What the page shows.
-#[derive(Serialize)]
-struct PageData<'a> {
-    title: &'a str,
-    tables: Vec<PageTable<'a>>,
-    svg: Option<&'a str>,
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct PageTable<'a> {
-    name: &'a str,
-    headings: &'a [String],
-    rows: &'a [Vec<String>],
-}
-
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
     let (whole, chosen) = args.plans()?;
@@ -114,13 +98,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let notes = notes(&plan, &missing);
     if !args.sitting.table && !results.is_empty() {
         let svg = curves::figure(&plan, &points);
-        let data = PageData {
+        let page = StudyPage {
             title: &plan.title,
-            tables: vec![page_table("BLEU", &table), page_table("What it takes", &costs)],
+            lead: Vec::new(),
+            tables: vec![PageTable::new("BLEU", &table), PageTable::new("What it takes", &costs)],
             svg: svg.as_deref(),
-            notes: &notes,
+            charts: Vec::new(),
+            notes: notes.clone(),
         };
-        write(&args.out, &json, svg.as_deref(), &page(&plan.title, page::STUDY, &data)?)?;
+        write(&args.out, &json, svg.as_deref(), &page.html()?)?;
     }
     let mut text = Vec::new();
     if args.sitting.json {
@@ -136,10 +122,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let printed = std::io::stdout().write_all(&text);
     ensure!(failures.is_empty(), "{}", failures.join("\n"));
     unless_nobody_reads(printed.context("cannot write to standard output"))
-}
-
-fn page_table<'a>(name: &'a str, rows: &'a [Vec<String>]) -> PageTable<'a> {
-    PageTable { name, headings: &rows[0], rows: &rows[1..] }
 }
 
 fn write(out: &Path, json: &str, svg: Option<&str>, html: &str) -> Result<()> {

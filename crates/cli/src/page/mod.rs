@@ -1,6 +1,8 @@
 //! Pages to look at: one HTML file each that needs nothing else, no network and no build. What is shown lies in the page as
 //! JSON; the scripts draw it.
 
+pub mod charts;
+
 use anyhow::Result;
 use serde::Serialize;
 
@@ -9,10 +11,10 @@ const STYLE: &str = include_str!("style.css");
 const COMMON: &str = include_str!("common.js");
 /// Draws what `mae analyze` found.
 pub const ANALYSIS: &str = include_str!("analysis.js");
-/// Draws what `mae transfer` found.
-pub const STUDY: &str = include_str!("study.js");
+/// Draws what `mae reproduce` or `mae transfer` found.
+pub const STUDY: &str = concat!(include_str!("charts.js"), include_str!("study.js"));
 /// Draws what `mae report` found.
-pub const REPORT: &str = include_str!("report.js");
+pub const REPORT: &str = concat!(include_str!("charts.js"), include_str!("report.js"));
 
 /// A page that `script` fills with `data`.
 pub fn page(title: &str, script: &str, data: &impl Serialize) -> Result<String> {

@@ -7,15 +7,15 @@ use serde::Serialize;
 use super::curves::Series;
 use crate::page::escape;
 
-const WIDTH: f64 = 720.0;
+pub(super) const WIDTH: f64 = 720.0;
 const PLOT_HEIGHT: f64 = 340.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 704.0;
-const TOP: f64 = 12.0;
+pub(super) const TOP: f64 = 12.0;
 /// Height of a row of the legend.
 const ROW: f64 = 20.0;
 /// Colours that people with any colour vision tell apart (Okabe and Ito), readable on white and on black.
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+pub(super) const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
 /// A drawn chart.
 #[derive(Clone, Debug, Serialize)]
@@ -49,13 +49,9 @@ pub fn draw(series: &[Series], x_label: &str, y_label: &str) -> Option<Chart> {
     let across = |x: f64| LEFT + (x - xs[0]) / (xs[1] - xs[0]) * (RIGHT - LEFT);
     let down = |y: f64| bottom - (y - ys[0]) / (ys[1] - ys[0]) * PLOT_HEIGHT;
     let legend_top = bottom + 56.0;
-    let height = legend_top + ROW * series.len().div_ceil(2) as f64;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         color=\"#1b1f24\" font-family=\"sans-serif\" font-size=\"13\" role=\"img\">\n<title>{} against {}</title>\n",
-        escape(y_label),
-        escape(x_label)
-    );
+    let in_legend = series.iter().filter(|line| line.legend.is_some()).count();
+    let height = legend_top + ROW * in_legend.div_ceil(2) as f64;
+    let mut svg = opening(height, &format!("{y_label} against {x_label}"));
     // Writing to a string cannot fail.
     let mut add = |text: String| svg.write_str(&text).expect("a string grows");
     for tick in &y_ticks {
@@ -88,7 +84,8 @@ pub fn draw(series: &[Series], x_label: &str, y_label: &str) -> Option<Chart> {
         TOP + PLOT_HEIGHT / 2.0,
         escape(y_label)
     ));
-    for (i, line) in series.iter().enumerate() {
+    let mut legends = 0;
+    for line in series {
         let colour = COLOURS[line.run % COLOURS.len()];
         let dash = if line.dashed { " stroke-dasharray=\"5 3\" stroke-opacity=\"0.8\"" } else { "" };
         let style =
@@ -103,22 +100,33 @@ pub fn draw(series: &[Series], x_label: &str, y_label: &str) -> Option<Chart> {
                 add(format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"));
             }
         }
-        let (x, y) = (LEFT + (i % 2) as f64 * 330.0, legend_top + (i / 2) as f64 * ROW);
+        let Some(legend) = &line.legend else { continue };
+        let (x, y) = (LEFT + (legends % 2) as f64 * 330.0, legend_top + (legends / 2) as f64 * ROW);
+        legends += 1;
         add(format!(
             "<line x1=\"{x}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" {style}/>\
              <text x=\"{}\" y=\"{}\" fill=\"currentColor\">{}</text>\n",
             x + 26.0,
             x + 32.0,
             y + 4.0,
-            escape(&line.name)
+            escape(legend)
         ));
     }
     svg += "</svg>\n";
     Some(Chart { svg, frame: Frame { width: WIDTH, left: LEFT, right: RIGHT, x: xs } })
 }
 
+/// The first lines of a drawing of this height.
+pub(super) fn opening(height: f64, title: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         color=\"#1b1f24\" font-family=\"sans-serif\" font-size=\"13\" role=\"img\">\n<title>{}</title>\n",
+        escape(title)
+    )
+}
+
 /// The lowest and the highest value, a little apart where they are equal; `None` if there are none.
-fn bounds(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
+pub(super) fn bounds(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
     let [low, high] = values
         .fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], value| [low.min(value), high.max(value)]);
     if low > high {
@@ -129,7 +137,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> Option<[f64; 2]> {
 }
 
 /// About six round numbers that enclose the range.
-fn ticks([low, high]: [f64; 2]) -> Vec<f64> {
+pub(super) fn ticks([low, high]: [f64; 2]) -> Vec<f64> {
     let rough = (high - low) / 5.0;
     let power = 10_f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].iter().map(|m| m * power).find(|step| *step >= rough).unwrap_or(rough);
@@ -138,7 +146,7 @@ fn ticks([low, high]: [f64; 2]) -> Vec<f64> {
 }
 
 /// A tick's text: no more digits than it needs.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     if value == 0.0 {
         "0".into()
     } else if value.abs() >= 1e6 || value.abs() < 1e-3 {
@@ -153,7 +161,8 @@ mod tests {
     use super::*;
 
     fn series(points: &[(f64, f64)]) -> Series {
-        Series { name: "a <b> & c".into(), run: 7, dashed: true, points: points.to_vec() }
+        let name = "a <b> & c".to_owned();
+        Series { legend: Some(name.clone()), name, run: 7, dashed: true, points: points.to_vec() }
     }
 
     #[test]
@@ -173,5 +182,8 @@ mod tests {
         assert!(draw(&[], "x", "y").is_none() && draw(&[series(&[])], "x", "y").is_none());
         let single = draw(&[series(&[(5.0, 0.0)])], "x", "y").unwrap();
         assert!(!single.svg.contains("NaN") && !single.svg.contains("inf"), "{}", single.svg);
+        let twins = [series(&[(0.0, 1.0)]), Series { legend: None, ..series(&[(0.0, 2.0)]) }];
+        let twins = draw(&twins, "x", "y").unwrap().svg;
+        assert_eq!((twins.matches("a &lt;b&gt;").count(), twins.matches("<polyline").count()), (1, 2));
     }
 }

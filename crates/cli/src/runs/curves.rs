@@ -43,7 +43,10 @@ pub enum Against {
 pub struct Series {
     /// What it shows.
     pub name: String,
-    /// Which run it belongs to, from 0.
+    /// What the legend calls it; of lines of one colour, one is enough.
+    #[serde(skip)]
+    pub legend: Option<String>,
+    /// Which run it belongs to, from 0: its colour.
     pub run: usize,
     /// Whether it is drawn dashed.
     pub dashed: bool,
@@ -90,7 +93,7 @@ impl Curve {
                 points.retain(|(x, y)| x.is_finite() && y.is_finite());
                 points.sort_by(|a, b| a.0.total_cmp(&b.0));
                 if !points.is_empty() {
-                    all.push(Series { name, run: number, dashed, points });
+                    all.push(Series { legend: Some(name.clone()), name, run: number, dashed, points });
                 }
             };
             let name = run.name.clone();

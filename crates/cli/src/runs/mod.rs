@@ -1,15 +1,17 @@
-//! Training runs read back from their folders, for `mae report`.
+//! Training runs read back from their folders, and drawings of them, for `mae report` and the pages of studies.
 //!
 //! | room | what |
 //! |---|---|
 //! | `mod` | `log.jsonl` and `run.toml` of a run |
 //! | `curves` | what can be drawn, and against what |
 //! | `chart` | curves as SVG |
+//! | `dots` | values of several runs of one kind as SVG |
 //! | `changes` | what differs between configurations |
 
 pub mod changes;
 pub mod chart;
 pub mod curves;
+pub mod dots;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,22 +1,17 @@
 //! Means and deviations over seeds, differences to the baseline, and how far to trust them.
 //!
-//! A difference to the baseline is taken seed by seed. Its p-value is that of sacreBLEU's paired bootstrap over the
-//! translations of all seeds that both systems have, end to end: it says whether the test set is large enough to tell the
-//! systems apart, not whether other seeds would.
+//! A difference to the baseline is taken seed by seed; its p-value is that of `significance`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use mae_eval::analysis::one_expert::Spread;
-use mae_eval::metric::{Counted, Metric};
-use mae_eval::significance::{Resampling, paired_bootstrap};
 use serde::Serialize;
 
-use super::measure::bleu_configs;
-use super::protocol::{Test, Translation};
-use super::references::{self, PLAIN, TOKENS};
+use super::protocol::Test;
 use super::result::RunResult;
+use super::significance::Kept;
 use super::study::Study;
 
 /// Which score systems are compared by.
@@ -94,7 +89,7 @@ pub struct Row {
     pub wall_seconds: Option<Spread>,
 }
 
-/// Compares the runs that are there; their translations are in folders of `out`.
+/// Compares the runs that are there; what their p-values are taken from is in folders of `out`.
 pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparison> {
     let score = match study.test()? {
         Test::LanguageModel(_) => Score::Perplexity,
@@ -104,7 +99,7 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
     let of = |system: &str| -> Vec<&RunResult> { runs.iter().filter(|run| run.system == system).collect() };
     let value = |run: &RunResult| value(study, score, run);
     let baseline = of(study.baseline());
-    let counts = Counts::open(study, out, score)?;
+    let kept = Kept::open(study, out, score)?;
     let paper_of_baseline =
         study.systems.iter().find(|system| system.name == study.baseline()).and_then(|system| system.paper);
     let mut rows = Vec::new();
@@ -152,8 +147,8 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
                 common.iter().filter_map(|(run, base)| Some(value(run)? - value(base)?)).collect();
             row.difference = Spread::of(&differences);
             row.paper_difference = system.paper.zip(paper_of_baseline).map(|(own, base)| own - base);
-            if let Some(counts) = &counts {
-                (row.p_value, row.p_values) = counts.p_values(&common)?;
+            if let Some(kept) = &kept {
+                (row.p_value, row.p_values) = kept.p_values(&common)?;
             }
         }
         rows.push(row);
@@ -162,7 +157,7 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
 }
 
 /// What a run is compared by.
-fn value(study: &Study, score: Score, run: &RunResult) -> Option<f64> {
+pub(super) fn value(study: &Study, score: Score, run: &RunResult) -> Option<f64> {
     match score {
         Score::Bleu => run.translation.as_ref()?.bleu,
         Score::TokenisedBleu => Some(run.translation.as_ref()?.bleu_tokenised),
@@ -176,56 +171,4 @@ fn value(study: &Study, score: Score, run: &RunResult) -> Option<f64> {
 /// The name of a run's folder.
 pub fn folder_name(system: &str, seed: u64) -> String {
     format!("{system}-{seed}")
-}
-
-/// Counts BLEU's statistics of kept translations.
-struct Counts<'a> {
-    out: &'a Path,
-    metric: Metric,
-    file: &'static str,
-    references: Vec<String>,
-}
-
-impl<'a> Counts<'a> {
-    /// None where there are no translations.
-    fn open(study: &Study, out: &'a Path, score: Score) -> Result<Option<Self>> {
-        let Some(test): Option<&Translation> = study.translation.as_ref() else { return Ok(None) };
-        let [tokenised, plain] = bleu_configs(test);
-        let ([reference, file], config) =
-            if score == Score::Bleu { (PLAIN, plain) } else { (TOKENS, tokenised) };
-        let lines = references::lines_of(&out.join(reference))?;
-        Ok(lines.map(|references| Self { out, metric: Metric::Bleu(config), file, references }))
-    }
-
-    fn of(&self, run: &RunResult) -> Result<Option<Counted>> {
-        let path = self.out.join(folder_name(&run.system, run.seed)).join(self.file);
-        let Some(lines) = references::lines_of(&path)?.filter(|lines| lines.len() == self.references.len())
-        else {
-            return Ok(None);
-        };
-        let mut counted = Counted::new(self.metric);
-        for (line, reference) in lines.iter().zip(&self.references) {
-            counted.add(line, &[reference]).with_context(|| format!("{}", path.display()))?;
-        }
-        Ok(Some(counted))
-    }
-
-    /// Of pairs of a run and the baseline's run with the same seed: over all, and one by one. Runs whose translations are
-    /// gone are left out.
-    fn p_values(&self, pairs: &[(&RunResult, &RunResult)]) -> Result<(Option<f64>, BTreeMap<u64, f64>)> {
-        let mut all = [Counted::new(self.metric), Counted::new(self.metric)];
-        let mut by_seed = BTreeMap::new();
-        for (run, base) in pairs {
-            let (Some(run_counts), Some(base_counts)) = (self.of(run)?, self.of(base)?) else { continue };
-            for (all, counts) in all.iter_mut().zip([&base_counts, &run_counts]) {
-                counts.rows().iter().for_each(|row| all.push(row.clone(), 1));
-            }
-            by_seed.extend(p_value(&[base_counts, run_counts])?.map(|p| (run.seed, p)));
-        }
-        Ok((if by_seed.is_empty() { None } else { p_value(&all)? }, by_seed))
-    }
-}
-
-fn p_value(systems: &[Counted; 2]) -> Result<Option<f64>> {
-    Ok(paired_bootstrap(systems, Resampling::default())?[1].p_value)
 }

@@ -130,7 +130,8 @@ pub fn figure(plan: &Plan, points: &[Point]) -> Option<String> {
             }
         }
         let dashed = method.free.is_none();
-        Series { name: method.name.clone(), run: number, dashed, points: places }
+        let name = method.name.clone();
+        Series { legend: Some(name.clone()), name, run: number, dashed, points: places }
     };
     let series: Vec<Series> = plan.methods.iter().enumerate().map(line).collect();
     let series: Vec<Series> = series.into_iter().filter(|line| !line.points.is_empty()).collect();

@@ -11,7 +11,7 @@ use mae_engine::Device;
 use mae_eval::analysis::text::Text;
 use mae_eval::analysis::{self, analyse, one_expert};
 use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats, Compounds};
-use mae_eval::perplexity::{TextMeasure, log_probs};
+use mae_eval::perplexity::{TextMeasure, log_probs, stretches};
 use mae_eval::translate::translate;
 use mae_model::config::System;
 use mae_model::folder::{ModelFolder, write_aside};
@@ -24,6 +24,7 @@ use mae_train::validate::development_loss;
 use super::protocol::{LanguageModel, Translation};
 use super::references::{PLAIN, References, TOKENS, joined, pairs};
 use super::result::{Development, Gates, OneExpert, Predicted, Translated};
+use super::significance::{LIKELIHOODS, Likelihoods, STRETCH_TOKENS};
 use crate::progress;
 use crate::training::material::Sets;
 
@@ -170,9 +171,10 @@ pub struct LanguageFound {
     pub predicted: BTreeMap<String, Predicted>,
 }
 
-/// Measures perplexities with the context protocol, and the development loss as in training.
+/// Measures perplexities with the context protocol, and the development loss as in training; likelihoods go to the run's
+/// folder.
 pub fn language_model(
-    model: &Path,
+    (model, run): (&Path, &Path),
     sets: Sets<'_>,
     test: &LanguageModel,
     config: &TrainConfig,
@@ -185,7 +187,7 @@ pub fn language_model(
         "language_model.tokens_per_sample = {}: the model has {positions} positions",
         test.tokens_per_sample
     );
-    let mut predicted = BTreeMap::new();
+    let (mut predicted, mut likelihoods) = (BTreeMap::new(), Likelihoods::new());
     for split in &test.splits {
         let data = TextDataset::open(sets.folder, split)?;
         let options = BlockOptions {
@@ -198,6 +200,8 @@ pub fn language_model(
         let bar = progress::bar(blocks.tokens(), split);
         let found = log_probs(&model, &blocks, MAX_TOKENS, &ExpertMode::Mix, |done| bar.set_position(done))?;
         bar.finish_and_clear();
+        let lengths = (0..data.lines.len()).map(|i| data.lines.size(i));
+        likelihoods.insert(split.clone(), stretches(lengths, &found, STRETCH_TOKENS));
         let measure = TextMeasure::of(&data, codes.as_ref(), &found);
         let one_expert = if test.draws > 0
             && Some(split) == test.splits.last()
@@ -212,6 +216,7 @@ pub fn language_model(
             (measure.perplexity_per(measure.tokens), measure.perplexity_per(measure.words));
         predicted.insert(split.clone(), Predicted { tokens: measure.tokens, ppl, ppl_per_word, one_expert });
     }
+    write_aside(&run.join(LIKELIHOODS), serde_json::to_string(&likelihoods)?.as_bytes())?;
     let dev = if IndexedDataset::exists(sets.folder.join(sets.valid)) {
         let options = BlockOptions {
             tokens_per_sample: config.tokens_per_sample,

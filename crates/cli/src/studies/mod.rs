@@ -9,8 +9,8 @@
 //! | `lock` | a run is worked on by one process at a time |
 //! | `measure`, `references` | what a trained model is worth: BLEU, one expert, perplexity, gates |
 //! | `result` | what is known about a finished run, as `result.json` |
-//! | `compare` | means and deviations over seeds, differences to the baseline and how far to trust them |
-//! | `table` | the comparison for people |
+//! | `compare`, `significance` | means and deviations over seeds, differences to the baseline and how far to trust them |
+//! | `table`, `page` | the comparison for people: on a terminal, and as a page with figures |
 //! | `transfer`, `curves` | the transfer study: methods × parts of the data; its table and figure |
 
 mod clock;
@@ -18,10 +18,12 @@ pub mod compare;
 pub mod curves;
 pub mod lock;
 mod measure;
+pub mod page;
 pub mod protocol;
 mod references;
 pub mod result;
 pub mod runner;
+mod significance;
 pub mod sitting;
 pub mod study;
 pub mod table;

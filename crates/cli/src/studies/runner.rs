@@ -229,9 +229,9 @@ impl Runner<'_> {
             data: self.sets.folder.display().to_string(),
             config: trained.config.clone(),
         };
+        let paths = (model.as_path(), folder);
         match (self.test, self.references) {
             (Test::Translation(test), Some(references)) => {
-                let paths = (model.as_path(), folder);
                 let found =
                     measure::translation(paths, self.sets, (test, references), &trained.train, self.device)?;
                 (result.dev, result.gates, result.translation) =
@@ -239,7 +239,7 @@ impl Runner<'_> {
             }
             (Test::Translation(_), None) => unreachable!("studies of translations open their references"),
             (Test::LanguageModel(test), _) => {
-                let found = measure::language_model(model, self.sets, test, &trained.train, self.device)?;
+                let found = measure::language_model(paths, self.sets, test, &trained.train, self.device)?;
                 (result.dev, result.language_model) = (found.dev, Some(found.predicted));
             }
         }

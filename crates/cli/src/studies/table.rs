@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use mae_eval::analysis::one_expert::Spread;
 
 use super::compare::{Comparison, Row, Score};
+use super::significance::STRETCH_TOKENS;
 use super::study::Study;
 use crate::columns::{duration, print_columns};
 
@@ -23,13 +24,18 @@ pub fn print(
     writeln!(out)?;
     columns(out, &runs(comparison))?;
     writeln!(out)?;
-    for note in notes(study, comparison) {
-        writeln!(out, "{note}")?;
-    }
-    if !missing.is_empty() {
-        writeln!(out, "Not done yet ({}): {}.", missing.len(), missing.join(", "))?;
-    }
-    Ok(())
+    let notes = notes(study, comparison).into_iter().chain(lead(study)).chain(not_done(missing));
+    notes.into_iter().try_for_each(|note| writeln!(out, "{note}"))
+}
+
+/// What the paper's numbers are, and what keeps ours from being compared with them.
+pub(super) fn lead(study: &Study) -> Vec<String> {
+    [&study.paper, &study.caveat].into_iter().filter(|words| !words.is_empty()).cloned().collect()
+}
+
+/// Which runs are missing, if any are.
+pub(super) fn not_done(missing: &[String]) -> Option<String> {
+    (!missing.is_empty()).then(|| format!("Not done yet ({}): {}.", missing.len(), missing.join(", ")))
 }
 
 fn columns(out: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
@@ -61,7 +67,8 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(NONE.into(), |value| format!("{value:.digits$}"))
 }
 
-fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>> {
+/// What systems have scored, below a row of headings.
+pub(super) fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>> {
     let splits = study.language_model.as_ref().map_or(&[][..], |test| &test.splits[..]);
     let (difference, paper) = (format!("− {}", comparison.baseline), "paper".to_owned());
     let mut heading = headings(&["system", "seeds"]);
@@ -95,7 +102,8 @@ fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>> {
     std::iter::once(heading).chain(comparison.rows.iter().map(row)).collect()
 }
 
-fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
+/// What their runs were like, below a row of headings.
+pub(super) fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     let mut heading = headings(&["system", "dev loss", "gate entropy", "one expert", "random expert"]);
     heading.extend(headings(&["parameters", "updates", "time per run"]));
     let row = |row: &Row| {
@@ -114,7 +122,8 @@ fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     std::iter::once(heading).chain(comparison.rows.iter().map(row)).collect()
 }
 
-fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
+/// What the columns are.
+pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
     let baseline = &comparison.baseline;
     if let Some(test) = &study.translation {
@@ -145,6 +154,11 @@ fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
             "Perplexity per token, blocks of {} tokens of which {} are context; lower is better.",
             test.tokens_per_sample, test.context_window
         ));
+        let last = test.splits.last().map_or("last", String::as_str);
+        notes.push(format!(
+            "− {baseline}: difference in perplexity of the {last} text, seed by seed; p: paired bootstrap (1000 resamples) over \
+             stretches of the text, whole lines of together at least {STRETCH_TOKENS} tokens, of all common seeds, end to end."
+        ));
         if test.draws > 0 {
             notes.push(format!(
                 "One expert, random expert: perplexity per word of the last text with the gates' favourite, and with random experts \
@@ -166,6 +180,5 @@ fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
             row.seeds.len()
         ));
     }
-    notes.extend([&study.paper, &study.caveat].into_iter().filter(|note| !note.is_empty()).cloned());
     notes
 }

@@ -8,6 +8,7 @@
 
 mod pcg64;
 mod randomization;
+mod texts;
 
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use crate::metric::Counted;
 use crate::precision::Precision;
 use pcg64::Pcg64;
 pub use randomization::paired_randomization;
+pub use texts::paired_bootstrap_of_texts;
 
 /// What cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

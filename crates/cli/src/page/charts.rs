@@ -1,0 +1,26 @@
+//! Curves of a page: all that can be shown are in it, and its reader chooses.
+
+use serde::Serialize;
+
+use crate::runs::chart::{self, Frame};
+use crate::runs::curves::{Against, Series};
+
+/// A chart that can be shown.
+#[derive(Serialize)]
+pub struct PageChart {
+    curve: String,
+    /// Also the unit of the x axis.
+    against: &'static str,
+    svg: String,
+    frame: Frame,
+    series: Vec<Series>,
+}
+
+impl PageChart {
+    /// Draws `series` of what `curve` names, with its unit; none if there is no point.
+    pub fn draw(curve: &str, against: Against, series: Vec<Series>) -> Option<Self> {
+        let chart = chart::draw(&series, against.label(), curve)?;
+        let (svg, frame) = (chart.svg, chart.frame);
+        Some(Self { curve: curve.to_owned(), against: against.label(), svg, frame, series })
+    }
+}
