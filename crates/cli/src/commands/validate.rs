@@ -84,7 +84,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if !(0.0..1.0).contains(&args.label_smoothing) || args.max_tokens == 0 || args.beam == 0 {
         bail!("--label-smoothing must be in [0, 1), --max-tokens and --beam above 0");
     }
-    if folder::task(&args.model).is_ok_and(|task| task == Task::LanguageModeling) {
+    if folder::task(&args.model)? == Task::LanguageModeling {
         bail!("{} is a language model: measure it with `mae eval-lm {0} --data DIR`", args.model.display());
     }
     let ModelFolder { model, source, target, codes } =
