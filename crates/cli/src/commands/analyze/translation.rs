@@ -58,8 +58,8 @@ fn open(args: &Args, folder: &ModelFolder) -> Result<ParallelDataset> {
     };
     let data = ParallelDataset::open(path, args.split(), &from, &to)?;
     let faults = [
-        dictionary_fault("source", &folder.source, &data.src_vocab),
-        dictionary_fault("target", &folder.target, &data.tgt_vocab),
+        dictionary_fault("source dictionaries", &folder.source, &data.src_vocab),
+        dictionary_fault("target dictionaries", &folder.target, &data.tgt_vocab),
     ];
     let faults: Vec<String> = faults.into_iter().flatten().collect();
     if !faults.is_empty() {
