@@ -98,7 +98,10 @@ fn mistakes_are_named() {
     place.refuse(&format!("{ANALYZE} --context-window 4"), &["is a translation model", "--context-window"]);
     place.refuse("analyze model --text test.de --device cpu", &["is a translation model", "--text"]);
     place.model("other", System::Mae, 3, &["x", "q"], None);
-    place.refuse("analyze other --data bin --device cpu", &["was not made for other", "target"]);
+    place.refuse(
+        "analyze other --data bin --device cpu",
+        &["was not made for other", "the target dictionaries differ"],
+    );
 }
 
 /// Two runs, the second without run.toml and with a line cut off.
@@ -157,6 +160,9 @@ fn mistakes_with_runs_are_named() {
     place.refuse("report one --curve bleu", &["--svg"]);
     place.write("one/run.toml", "lr = \n");
     place.refuse("report one", &["run.toml"]);
+    place.write("two/log.jsonl", "{\"event\":\"valid\",\"epoch\":1,\"num_updates\":4,\"loss\":6.25}\n");
+    let short = place.mae("report two", "");
+    assert!(short.success && !short.out.contains("0 s"), "{}", short.out);
     place.write("two/log.jsonl", "");
     place.refuse("report two", &["two/log.jsonl", "no update"]);
 }
