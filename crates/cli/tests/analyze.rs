@@ -57,8 +57,14 @@ fn tables_json_and_page_tell_the_same() {
 #[test]
 fn a_page_that_cannot_be_written_loses_nothing() {
     let place = place(System::Mae);
-    let done = place.mae(&format!("{ANALYZE} --html no/such/folder.html"), "");
-    assert!(!done.success && done.err.contains("no/such/folder.html"), "{}", done.err);
+    place.refuse(
+        &format!("{ANALYZE} --html no/such/folder.html"),
+        &["cannot write no/such/folder.html", "no folder no/such"],
+    );
+    // What shows only when it is written.
+    std::fs::create_dir(place.path("page.html.tmp")).unwrap();
+    let done = place.mae(&format!("{ANALYZE} --html page.html"), "");
+    assert!(!done.success && done.err.contains("page.html"), "{}", done.err);
     assert!(done.out.contains("mean all"), "{}", done.out);
 }
 

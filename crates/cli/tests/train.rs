@@ -115,6 +115,18 @@ fn killed_runs_resume_bit_for_bit() {
     assert!(done.succeeded().contains("nothing left to train: 150 updates"), "{}", done.stdout);
 }
 
+/// A run without an end says so; Ctrl-C ends it with the code of programs that SIGINT ends.
+#[test]
+fn endless_runs_are_interrupted() {
+    let sandbox = corpus();
+    let child = start(&sandbox, &["--max-epoch", "0", "--max-update", "0", "--save-dir", "endless"]);
+    wait_for(&sandbox, "endless", 1);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no end is set"), "{output:?}");
+}
+
 #[test]
 fn a_trained_model_translates_its_corpus() {
     let sandbox = corpus();

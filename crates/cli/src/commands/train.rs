@@ -168,6 +168,15 @@ fn train<D: Material>(args: &Args, layers: Vec<Table>) -> Result<ExitCode> {
     let size = material.size(config.train.subset);
     let (introduced, patience) = (config.clone(), config.train.patience);
     let stop = Stop::new(args.stop_after)?;
+    if config.train.max_epoch == 0
+        && config.train.max_update == 0
+        && patience == 0
+        && args.stop_after.is_none()
+    {
+        eprintln!(
+            "mae: no end is set (--max-epoch, --max-update, --patience, --stop-after): trains until Ctrl-C"
+        );
+    }
     let session = Session {
         data,
         material: &material,
