@@ -106,7 +106,7 @@ fn mistakes_are_named() {
     place.model("other", System::Mae, 3, &["x", "q"], None);
     place.refuse(
         "analyze other --data bin --device cpu",
-        &["was not made for other", "the target dictionaries differ"],
+        &["was not made for other", "the target dictionaries differ", "--tgtdict other/dict.tgt.txt"],
     );
 }
 

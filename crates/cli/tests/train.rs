@@ -199,6 +199,7 @@ fn fine_tuning_and_validation() {
     let wrong = sandbox.mae(&["validate", "tuned/checkpoint_best", "--data", "other-bin"], &[]);
     assert!(wrong.failed().contains("source dictionaries differ"), "{}", wrong.stderr);
     assert!(wrong.stderr.contains("target dictionaries differ"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("--srcdict tuned/checkpoint_best/dict.src.txt"), "{}", wrong.stderr);
     let both = tune("x", &["--reset-optimizer"]);
     assert!(both.failed().contains("--reset-*"), "{}", both.stderr);
     for (args, part) in [
