@@ -3,6 +3,7 @@
 mod columns;
 mod commands;
 mod device;
+mod outputs;
 mod page;
 mod progress;
 mod quickstart;
@@ -82,12 +83,17 @@ fn cannot_print(why: impl std::fmt::Display, nobody_reads: bool) -> u8 {
     1
 }
 
-/// `println!` panics where it cannot write. That is no fault of the program, and ends it with a message.
+/// `println!` and `eprintln!` panic where they cannot write. That is no fault of the program, and ends it with a message.
 fn explain_failed_prints() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        match panic.payload_as_str().and_then(|text| text.strip_prefix("failed printing to stdout: ")) {
-            Some(why) => std::process::exit(cannot_print(why, why.starts_with("Broken pipe")).into()),
+        let text = panic.payload_as_str().unwrap_or_default();
+        if let Some(why) = text.strip_prefix("failed printing to stdout: ") {
+            std::process::exit(cannot_print(why, why.starts_with("Broken pipe")).into());
+        }
+        match text.strip_prefix("failed printing to stderr: ") {
+            // `mae … 2>&1 | head`; elsewhere there is nowhere left to say anything.
+            Some(why) => std::process::exit(if why.starts_with("Broken pipe") { 141 } else { 1 }),
             None => usual(panic),
         }
     }));

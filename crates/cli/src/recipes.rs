@@ -80,9 +80,11 @@ pub fn system(name: &str, heads: usize) -> Result<Table> {
                     "no system is called `{name}`; there are base, nobcd, mae7, mae6, uni-mae7, uni-mae6"
                 ),
             };
-            let kept: usize = kept.trim_start_matches('-').parse().with_context(|| {
-                format!("system `{name}`: the number of heads that an expert keeps is missing, as in mae7")
-            })?;
+            let Ok(kept) = kept.trim_start_matches('-').parse::<usize>() else {
+                bail!(
+                    "system `{name}`: after `mae` comes the number of heads that an expert keeps, as in mae7"
+                )
+            };
             (kind, Some(kept))
         }
     };

@@ -57,8 +57,14 @@ fn tables_json_and_page_tell_the_same() {
 #[test]
 fn a_page_that_cannot_be_written_loses_nothing() {
     let place = place(System::Mae);
-    let done = place.mae(&format!("{ANALYZE} --html no/such/folder.html"), "");
-    assert!(!done.success && done.err.contains("no/such/folder.html"), "{}", done.err);
+    place.refuse(
+        &format!("{ANALYZE} --html no/such/folder.html"),
+        &["cannot write no/such/folder.html", "no folder no/such"],
+    );
+    // What shows only when it is written.
+    std::fs::create_dir(place.path("page.html.tmp")).unwrap();
+    let done = place.mae(&format!("{ANALYZE} --html page.html"), "");
+    assert!(!done.success && done.err.contains("page.html"), "{}", done.err);
     assert!(done.out.contains("mean all"), "{}", done.out);
 }
 
@@ -98,7 +104,10 @@ fn mistakes_are_named() {
     place.refuse(&format!("{ANALYZE} --context-window 4"), &["is a translation model", "--context-window"]);
     place.refuse("analyze model --text test.de --device cpu", &["is a translation model", "--text"]);
     place.model("other", System::Mae, 3, &["x", "q"], None);
-    place.refuse("analyze other --data bin --device cpu", &["was not made for other", "target"]);
+    place.refuse(
+        "analyze other --data bin --device cpu",
+        &["was not made for other", "the target dictionaries differ", "--tgtdict other/dict.tgt.txt"],
+    );
 }
 
 /// Two runs, the second without run.toml and with a line cut off.
@@ -157,6 +166,9 @@ fn mistakes_with_runs_are_named() {
     place.refuse("report one --curve bleu", &["--svg"]);
     place.write("one/run.toml", "lr = \n");
     place.refuse("report one", &["run.toml"]);
+    place.write("two/log.jsonl", "{\"event\":\"valid\",\"epoch\":1,\"num_updates\":4,\"loss\":6.25}\n");
+    let short = place.mae("report two", "");
+    assert!(short.success && !short.out.contains("0 s"), "{}", short.out);
     place.write("two/log.jsonl", "");
     place.refuse("report two", &["two/log.jsonl", "no update"]);
 }

@@ -97,6 +97,8 @@ fn what_cannot_be_averaged_is_told() {
     assert!(told(&["average", "--inputs", "a", "b"]).contains("the source dictionary differs"));
     let few = told(&["average", ".", "--num-epoch-checkpoints", "3"]);
     assert!(few.contains("holds 0 epoch checkpoints") && few.contains("keep_last_epochs"), "{few}");
-    assert!(told(&["average", "--inputs", "a", "nowhere"]).contains("nowhere"));
+    assert!(told(&["average", "--inputs", "a", "nowhere"]).starts_with("mae: nowhere is not a model folder"));
     assert!(!place.path("out").exists(), "nothing is written");
+    place.write("out", "");
+    assert!(told(&["average", "--inputs", "a", "a"]).contains("--output out is a file"));
 }

@@ -61,6 +61,15 @@ fn prefixes_begin_the_translations() {
         "{}",
         printed.err
     );
+    let (source, wanted) = (TEXT.lines(), "x z\n\nv unheard\nu@@ x\nz\nx");
+    let lines: String =
+        source.zip(wanted.lines()).map(|(line, begin)| format!("{line}\t{begin}\n")).collect();
+    let typed = "interactive model --max-len-b 9 --prefix-after-tab --plain --remove-bpe=false --buffer-size";
+    for buffer in [1, 4] {
+        assert_eq!(place.mae(&format!("{typed} {buffer}"), &lines).out, printed.out);
+    }
+    let free = place.translate("--source src --plain --remove-bpe=false").out;
+    assert_eq!(place.mae(&format!("{typed} 2"), TEXT).out, free, "no tab, no prefix");
     place.write("pieces", "x z\n\nz y@@ x\nx x\n\nv\n");
     let printed = place
         .translate("--source src --target pieces --prefix-size 2 --plain --remove-bpe=false --min-len 4");

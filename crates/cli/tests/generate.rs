@@ -176,5 +176,18 @@ fn faults_are_explained() {
     place.write("short", "x\n");
     place.refuse("generate model --source src --target short", &["src has 6", "short has 1"]);
     let output = Path::new("no/such/place.txt");
-    place.refuse(&format!("generate model --source src --output {}", output.display()), &["place.txt.tmp"]);
+    place.refuse(
+        &format!("generate model --source src --output {}", output.display()),
+        &["cannot write no/such/place.txt", "no folder no/such"],
+    );
+    place.refuse("generate model --source src --output model", &["cannot write model: it is a folder"]);
+}
+
+/// `mae … 2>&1 | head` ends the program quietly.
+#[test]
+fn nobody_reads_the_messages() {
+    let place = Place::new(None);
+    let mut child = place.start("generate model --max-len-b 9 --source src --plain");
+    drop(child.stderr.take());
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(141));
 }

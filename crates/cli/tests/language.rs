@@ -39,6 +39,27 @@ fn from_a_text_to_perplexity_and_continuations() {
         assert!(said.contains(part), "{said}");
     }
 
+    // The same text, as it is.
+    let of_split: Value = json(place.mae(&eval, &["--json"]).succeeded()).remove(0);
+    let plain = [
+        "eval-lm",
+        "run/checkpoint_best",
+        "--tokens-per-sample",
+        "16",
+        "--device",
+        "cpu",
+        "--json",
+        "--text",
+    ];
+    let of_text: Value = json(place.mae(&plain, &["test.txt"]).succeeded()).remove(0);
+    assert_eq!((&of_text["text"], &of_text["split"]), (&"test.txt".into(), &Value::Null));
+    assert_eq!(
+        (&of_text["tokens"], &of_text["ppl_per_word"]),
+        (&of_split["tokens"], &of_split["ppl_per_word"])
+    );
+    let piped = place.mae_reading(&text(9, 100), &plain, &["-"]);
+    assert_eq!(json(piped.succeeded())[0]["ppl_per_word"], of_text["ppl_per_word"]);
+
     let go_on =
         ["continue", "run/checkpoint_best", "--prompt", "ein zwei", "--max-len", "6", "--device", "cpu"];
     let greedy = place.mae(&go_on, &[]).succeeded().to_owned();
@@ -91,10 +112,20 @@ fn mistakes_are_told() {
         (&["eval-lm", model, "--data", "pairs"], &["parallel text", "--only-source"]),
         (&["eval-lm", model, "--data", "bin", "--tokens-per-sample", "25"], &["24 positions"]),
         (&["eval-lm", model, "--data", "bin", "--context-window", "24"], &["context-window = 24"]),
-        (&["eval-lm", model, "--data", "bin", "--split", "dev"], &["dev.idx"]),
+        (
+            &["eval-lm", model, "--data", "bin", "--split", "dev"],
+            &["bin/dev.idx", "the splits of this folder are test, train, valid"],
+        ),
+        (&["eval-lm", model, "--text", "nowhere.txt"], &["nowhere.txt"]),
+        (&["eval-lm", model, "--text", "train.txt", "--split", "test"], &["--text", "--split"]),
+        (&["eval-lm", model, "--data", "bin", "--log-probs", "no/where"], &["there is no folder no"]),
+        (&["analyze", model, "--data", "bin", "--html", "bin"], &["cannot write bin: it is a folder"]),
+        (&["eval-lm", model], &["--data"]),
         (&["eval-lm", model, "--data", "bin", "--expert", "4"], &["4 experts"]),
         (&["eval-lm", model, "--data", "bin", "--sample-break-mode", "half"], &["none, complete and eos"]),
-        (&["eval-lm", "bin", "--data", "bin"], &["bin/config.toml"]),
+        (&["eval-lm", "bin", "--data", "bin"], &["bin is not a model folder", "bin/config.toml"]),
+        (&["eval-lm", "run", "--data", "bin"], &["a model in it is run/checkpoint_best"]),
+        (&["analyze", "nowhere", "--data", "bin"], &["nowhere is not a model folder"]),
         (&["continue", model, "--prompt", "a", "--max-len", "24"], &["24 positions"]),
         (&["continue", model, "--prompt", "a", "--nbest", "2"], &["--sampling"]),
         (&["continue", model, "--prompt", "a", "--sampling", "--temperature", "0"], &["--temperature 0"]),
@@ -107,7 +138,7 @@ fn mistakes_are_told() {
         ),
         (
             &["train", "bin", "--recipe", "wikitext2-mae7"],
-            &["adaptive_softmax_cutoff = [4000, 12000]", "types"],
+            &["adaptive_softmax_cutoff = [4000, 12000]", "--adaptive-softmax-cutoff 2,8", "cutoff=[]"],
         ),
         (&["train", "bin", "--recipe", "lm.toml", "--tokens-per-sample", "30"], &["model.max_positions"]),
         (

@@ -41,6 +41,30 @@ fn writes_what_fairseq_writes_and_reports() {
     assert!(!sandbox.path("bin/bpe.codes").exists());
 }
 
+/// A folder has one set of codes, so it has one data set; the same one may be made again.
+#[test]
+fn another_data_set_is_not_written_over() {
+    let sandbox = corpus();
+    let bpe = ["--trainpref", "train", "--destdir", "bin", "--bpe", "5"];
+    sandbox.mae(&PAIR, &bpe).succeeded();
+    let codes = || fs::read(sandbox.path("bin/bpe.codes")).unwrap();
+    let before = codes();
+    let text = ["preprocess", "--only-source", "--trainpref", "train.de", "--destdir"];
+    for other in [
+        sandbox.mae(&text, &["bin"]),
+        sandbox.mae(&["preprocess", "-s", "en", "-t", "de", "--trainpref", "train", "--destdir", "bin"], &[]),
+    ] {
+        assert!(other.failed().contains("bin holds another data set already (de-en)"), "{}", other.stderr);
+        assert!(other.stderr.contains("--destdir"), "{}", other.stderr);
+        assert_eq!(codes(), before);
+    }
+    sandbox.mae(&PAIR, &bpe).succeeded();
+    sandbox.mae(&text, &["text"]).succeeded();
+    sandbox.mae(&text, &["text"]).succeeded();
+    let pair = sandbox.mae(&PAIR, &["--trainpref", "train", "--destdir", "text"]);
+    assert!(pair.failed().contains("(one text, --only-source)"), "{}", pair.stderr);
+}
+
 #[test]
 fn json_is_one_object_and_quiet_is_silent() {
     let sandbox = corpus();

@@ -85,7 +85,7 @@ fn last_files(sandbox: &Sandbox, folder: &str) -> [Vec<u8>; 2] {
     ["model.safetensors", "optimizer.safetensors"].map(|name| std::fs::read(last.join(name)).unwrap())
 }
 
-/// SIGTERM finishes the update, saves and exits with 0; SIGKILL loses what was not saved. Either way the same command
+/// SIGTERM finishes the update, saves and exits with 143; SIGKILL loses what was not saved. Either way the same command
 /// goes on, and ends with the same bytes and the same log as a run that was left alone.
 #[test]
 fn killed_runs_resume_bit_for_bit() {
@@ -99,16 +99,32 @@ fn killed_runs_resume_bit_for_bit() {
         assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
         let output = child.wait_with_output().unwrap();
         if signal == "-TERM" {
-            assert!(output.status.success(), "{output:?}");
+            assert_eq!(output.status.code(), Some(143), "{output:?}");
             assert!(String::from_utf8_lossy(&output.stderr).contains("stopped and saved"), "{output:?}");
         }
-        run(folder).succeeded();
+        let went_on = run(folder);
+        assert!(went_on.succeeded().contains(&format!("goes on from {folder}/checkpoint_last")), "{signal}");
+        assert!(went_on.stdout.contains("finished after 150 updates"), "{}", went_on.stdout);
         assert_eq!(losses(&sandbox, folder), losses(&sandbox, "whole"), "{signal}");
         assert!(
             last_files(&sandbox, folder) == last_files(&sandbox, "whole"),
             "{signal}: weights or moments differ"
         );
     }
+    let done = run("whole");
+    assert!(done.succeeded().contains("nothing left to train: 150 updates"), "{}", done.stdout);
+}
+
+/// A run without an end says so; Ctrl-C ends it with the code of programs that SIGINT ends.
+#[test]
+fn endless_runs_are_interrupted() {
+    let sandbox = corpus();
+    let child = start(&sandbox, &["--max-epoch", "0", "--max-update", "0", "--save-dir", "endless"]);
+    wait_for(&sandbox, "endless", 1);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no end is set"), "{output:?}");
 }
 
 #[test]
@@ -183,6 +199,7 @@ fn fine_tuning_and_validation() {
     let wrong = sandbox.mae(&["validate", "tuned/checkpoint_best", "--data", "other-bin"], &[]);
     assert!(wrong.failed().contains("source dictionaries differ"), "{}", wrong.stderr);
     assert!(wrong.stderr.contains("target dictionaries differ"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("--srcdict tuned/checkpoint_best/dict.src.txt"), "{}", wrong.stderr);
     let both = tune("x", &["--reset-optimizer"]);
     assert!(both.failed().contains("--reset-*"), "{}", both.stderr);
     for (args, part) in [
@@ -200,7 +217,10 @@ fn fine_tuning_and_validation() {
 fn mistakes_are_told() {
     let sandbox = corpus();
     for (args, parts) in [
-        (&["--set", "train.lrr=1"][..], &["unknown key `train.lrr`", "`lr`"][..]),
+        (&["--set", "lr=1"][..], &["unknown key `lr`; did you mean `train.lr`?"][..]),
+        (&["--set", "model.gate_hidden=8"], &["did you mean `model.mixture.gate_hidden`?"]),
+        (&["--system", "maee"], &["system `maee`", "as in mae7"]),
+        (&["--set", "train.lrr=1"], &["unknown key `train.lrr`", "`lr`"]),
         (&["--set", "train.lr=fast"], &["train", "lr"]),
         (&["--system", "mae9"], &["mae9", "between 1 and 7"]),
         (&["--set", "model.encoder_attention_heads=7"], &["encoder_attention_heads = 7"]),
@@ -236,5 +256,7 @@ fn quickstart_tells_its_result_as_json() {
     let shown = sandbox
         .mae(&["quickstart", "--pairs", "300", "--updates", "2", "--system", "base"], &["--dir", "qs"]);
     assert!(shown.succeeded().contains("exact match"), "{}", shown.stdout);
+    let record = std::fs::read_to_string(sandbox.path("qs/base/run.toml")).unwrap();
+    assert!(record.contains("system = \"base\"") && record.contains("max_update = 2"), "{record}");
     assert!(sandbox.mae(&["quickstart", "--pairs", "0"], &[]).failed().contains("--pairs"));
 }

@@ -111,6 +111,10 @@ impl IndexedDataset {
     pub fn open(prefix: impl AsRef<Path>) -> Result<Self> {
         let idx_path = with_suffix(prefix.as_ref(), ".idx");
         let bin_path = with_suffix(prefix.as_ref(), ".bin");
+        if let Some(others) = other_splits(&idx_path) {
+            let what = format!("there is no such file; the splits of this folder are {others}");
+            return Err(Error::dataset(&idx_path, what));
+        }
         let (idx, bin) = (map(&idx_path)?, map(&bin_path)?);
         let (dtype, len) = parse_header(&idx, &idx_path)?;
         let mut dataset = Self { bin_path, idx, bin, dtype, len, tokens: 0 };
@@ -342,4 +346,20 @@ impl Drop for DatasetWriter {
             let _ = fs::remove_file(aside(&with_suffix(&self.prefix, ".idx")));
         }
     }
+}
+/// Where `SPLIT.idx` or `SPLIT.SRC-TGT.LANG.idx` is missing: the splits whose files are beside it, if there are any.
+fn other_splits(idx_path: &Path) -> Option<String> {
+    let name = idx_path.file_name()?.to_str()?;
+    let (_, ending) = name.split_once('.')?;
+    if idx_path.exists() {
+        return None;
+    }
+    let names =
+        fs::read_dir(idx_path.parent()?).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let splits = names.filter_map(|name| {
+        name.split_once('.').filter(|(_, end)| *end == ending).map(|(split, _)| split.to_owned())
+    });
+    let mut splits: Vec<String> = splits.collect();
+    splits.sort();
+    (!splits.is_empty()).then(|| splits.join(", "))
 }

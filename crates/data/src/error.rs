@@ -24,7 +24,8 @@ pub enum Error {
     /// A line is not UTF-8 and the policy is to refuse it.
     #[error(
         "{}, line {line}: byte {byte} of the line is not valid UTF-8; convert the file \
-         (e.g. `iconv -f latin1 -t utf8`) or let bad bytes be replaced",
+         (e.g. `iconv -f latin1 -t utf8`), or have bad bytes replaced where the command can (--replace-bad-utf8; of \
+         preprocess --bad-utf8 replace)",
         path.display()
     )]
     BadUtf8 {

@@ -205,6 +205,33 @@ pub fn load_vocabs(folder: impl AsRef<Path>, src: &str, tgt: &str) -> Result<(Ar
 /// Finds the language pair of a binarised folder from its `{split}.{src}-{tgt}.{lang}.idx` names.
 pub fn detect_languages(folder: impl AsRef<Path>) -> Result<(String, String)> {
     let folder = folder.as_ref();
+    let mut pairs = pairs_in(folder)?;
+    match pairs.len() {
+        1 => Ok(pairs.remove(0)),
+        0 => {
+            let what = match TextDataset::is_in(folder) {
+                true => {
+                    "holds one text, for language models (train --task language_modeling, eval-lm), and no parallel text"
+                }
+                false => {
+                    "holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); run `preprocess` first"
+                }
+            };
+            Err(Error::dataset(folder, what))
+        }
+        _ => {
+            let names: Vec<_> = pairs.iter().map(|(src, tgt)| format!("{src}-{tgt}")).collect();
+            let what = format!(
+                "holds several language pairs ({}); name the one you want (--source-lang, --target-lang)",
+                names.join(", ")
+            );
+            Err(Error::dataset(folder, what))
+        }
+    }
+}
+
+/// All language pairs of a folder, in order.
+pub(crate) fn pairs_in(folder: &Path) -> Result<Vec<(String, String)>> {
     let mut pairs = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let entry = entry.map_err(Error::io("list", folder))?;
@@ -223,25 +250,7 @@ pub fn detect_languages(folder: impl AsRef<Path>) -> Result<(String, String)> {
     }
     pairs.sort();
     pairs.dedup();
-    match pairs.len() {
-        1 => Ok(pairs.remove(0)),
-        0 => {
-            let what = match TextDataset::is_in(folder) {
-                true => {
-                    "holds one text, for language models (train --task language_modeling, eval-lm), and no parallel text"
-                }
-                false => {
-                    "holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); run `preprocess` first"
-                }
-            };
-            Err(Error::dataset(folder, what))
-        }
-        _ => {
-            let names: Vec<_> = pairs.iter().map(|(src, tgt)| format!("{src}-{tgt}")).collect();
-            let what = format!("holds several language pairs ({}); name the one you want", names.join(", "));
-            Err(Error::dataset(folder, what))
-        }
-    }
+    Ok(pairs)
 }
 
 /// Every sentence must end in `EOS` and have no id outside the vocabulary.

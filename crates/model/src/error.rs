@@ -20,6 +20,14 @@ pub enum Error {
         /// What the parser found, with line and key.
         message: String,
     },
+    /// A folder holds no model; says where one may be.
+    #[error("{folder} is not a model folder: there is no {folder}/config.toml. {hint}")]
+    NoModel {
+        /// The folder.
+        folder: PathBuf,
+        /// What to do.
+        hint: String,
+    },
     /// A weight file does not fit the configuration; all faults, one per line.
     #[error("{path} does not fit this model:\n  {}", .faults.join("\n  "))]
     Weights {

@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mae_data::{Segmentation, Vocab};
@@ -162,8 +163,7 @@ pub fn check_sharing(config: &ModelConfig, source: &Vocab, target: &Vocab) -> Re
 
 /// Reads `config.toml`, which must be of the wanted kind of model.
 pub fn load_config<C: Config>(folder: &Path) -> Result<C> {
-    let path = folder.join(CONFIG);
-    let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+    let (path, text) = read_config(folder)?;
     let parse = |message: String| Error::Parse { path: path.clone(), message };
     let (found, wanted) = (header(&path, &text)?.task, C::TASK);
     if found != wanted {
@@ -176,9 +176,37 @@ pub fn load_config<C: Config>(folder: &Path) -> Result<C> {
 
 /// What the model in `folder` is for.
 pub fn task(folder: &Path) -> Result<Task> {
-    let path = folder.join(CONFIG);
-    let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+    let (path, text) = read_config(folder)?;
     Ok(header(&path, &text)?.task)
+}
+
+/// `config.toml` and its text.
+fn read_config(folder: &Path) -> Result<(PathBuf, String)> {
+    let path = folder.join(CONFIG);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok((path, text)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(Error::NoModel { folder: folder.to_owned(), hint: where_models_are(folder) })
+        }
+        Err(source) => Err(Error::Io { path, source }),
+    }
+}
+
+/// What to do where a folder holds no model.
+fn where_models_are(folder: &Path) -> String {
+    let before = folder.with_added_extension("old");
+    if before.join(CONFIG).is_file() {
+        let before = before.display();
+        return format!(
+            "Its run was stopped as it put a new one there; {before} is the one before: use it, or start the run again, \
+             which puts it back"
+        );
+    }
+    let inside = ["checkpoint_best", "checkpoint_last", "average"].map(|name| folder.join(name));
+    match inside.iter().find(|inside| inside.join(CONFIG).is_file()) {
+        Some(inside) => format!("It is the folder of a run; a model in it is {}", inside.display()),
+        None => "`mae train` writes such folders (SAVE_DIR/checkpoint_best, SAVE_DIR/checkpoint_last)".into(),
+    }
 }
 
 fn header(path: &Path, text: &str) -> Result<Header> {

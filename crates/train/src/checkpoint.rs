@@ -1,7 +1,7 @@
 //! Checkpoints. A checkpoint is a model folder (see `docs/formats.md`); `checkpoint_last` also holds the optimiser's
 //! moments and the state of the run, so that a resumed run continues bit for bit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use mae_data::{ParallelDataset, Segmentation, TextDataset, Vocab};
 use mae_engine::HostCopy;
 use mae_model::lm::folder::DICT;
-use mae_model::{Model, folder};
+use mae_model::{Config, Model, folder};
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
@@ -236,9 +236,11 @@ pub fn load_last<M: Model>(run: &Path, learner: &mut Learner<M>, resets: Resets)
     let fault = |path: &Path, message: String| Error::Checkpoint { path: path.to_owned(), message };
     let config: M::Config = folder::load_config(&last)?;
     if config != *learner.model.config() {
-        let message =
-            "holds another model than this run asks for; choose another --save-dir, or the same model keys";
-        return Err(fault(&last.join(folder::CONFIG), message.into()));
+        let message = format!(
+            "holds another model than this run asks for ({}); choose another --save-dir, or the same model keys",
+            differences(&config, learner.model.config()).join(", ")
+        );
+        return Err(fault(&last.join(folder::CONFIG), message));
     }
     folder::load_weights(&last.join(folder::WEIGHTS), learner.model.params_mut())?;
     if !resets.optimizer {
@@ -248,6 +250,27 @@ pub fn load_last<M: Model>(run: &Path, learner: &mut Learner<M>, resets: Resets)
     resets.apply(&mut state);
     learner.set_counters(state.counters);
     Ok(Some(state))
+}
+
+/// The keys in which two models differ, with what `there` and `here` say.
+fn differences<C: Config>(there: &C, here: &C) -> Vec<String> {
+    let keys = |config: &C| flat("model", &toml::Value::try_from(config).expect("configurations are TOML"));
+    let (there, here) = (keys(there), keys(here));
+    let none = "nothing".to_owned();
+    let all: BTreeSet<&String> = there.keys().chain(here.keys()).collect();
+    let pairs =
+        all.into_iter().map(|key| (key, there.get(key).unwrap_or(&none), here.get(key).unwrap_or(&none)));
+    pairs.filter(|(_, a, b)| a != b).map(|(key, a, b)| format!("{key} is {a} there and {b} here")).collect()
+}
+
+/// Keys with their paths, values as they are written.
+fn flat(path: &str, value: &toml::Value) -> BTreeMap<String, String> {
+    match value {
+        toml::Value::Table(table) => {
+            table.iter().flat_map(|(key, value)| flat(&format!("{path}.{key}"), value)).collect()
+        }
+        value => BTreeMap::from([(path.to_owned(), value.to_string())]),
+    }
 }
 
 /// Where the run in a folder stands: the state of its `checkpoint_last`, if there is one.

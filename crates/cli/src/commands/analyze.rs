@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::eval_lm::BlockArgs;
 use super::generate::unless_nobody_reads;
 use crate::device::DeviceArgs;
+use crate::outputs::check_place;
 use crate::page::{self, page};
 
 /// See what the gates and experts of a trained model do: the paper's section 5.1, for any model and data.
@@ -103,8 +104,8 @@ struct Found {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let task = task(&args.model).with_context(|| format!("model {}", args.model.display()))?;
-    let found = match task {
+    check_place(args.html.as_deref())?;
+    let found = match task(&args.model)? {
         Task::Translation => translation::find(&args)?,
         Task::LanguageModeling => language::find(&args)?,
     };

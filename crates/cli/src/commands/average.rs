@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use mae_model::average::average;
 use mae_train::config::Metric;
 use mae_train::kept;
@@ -58,7 +58,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         None => args.inputs,
     };
     ensure!(!inputs.contains(&args.output), "--output {} is one of the inputs", args.output.display());
-    average(&inputs, &args.output).with_context(|| format!("--output {}", args.output.display()))?;
+    ensure!(!args.output.is_file(), "--output {} is a file; a model is a folder", args.output.display());
+    average(&inputs, &args.output)?;
     println!("{}: the mean of {} checkpoints", args.output.display(), inputs.len());
     inputs.iter().for_each(|input| println!("  {}", input.display()));
     Ok(ExitCode::SUCCESS)

@@ -13,10 +13,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::generate::args::Which;
+use super::generate::input;
 use crate::device::DeviceArgs;
+use crate::outputs::check_place;
 use crate::progress;
 
-/// Measure a language model on a binarised text (fairseq's eval_lm.py): loss and perplexity.
+/// Measure a language model on a text, binarised or plain (fairseq's eval_lm.py): loss and perplexity.
 ///
 /// Every token is scored once, ends of lines counted. With --context-window C, a block of --tokens-per-sample N tokens
 /// reads C tokens that were scored before and scores N − C new ones: 512 and 480 is the paper's protocol.
@@ -25,6 +27,7 @@ use crate::progress;
   mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki --split test --tokens-per-sample 512 --context-window 480
   mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki --split valid,test --json
   mae eval-lm MODEL --data DIR --log-probs tokens.jsonl
+  mae eval-lm MODEL --text chapter.txt
 
 Perplexity is 2 to the power of the bits, per unit: per token of the model; per word, with BPE pieces joined; per
 character; per byte. Numbers of different units cannot be compared. --log-probs writes a JSON object per line of the text,
@@ -33,11 +36,15 @@ pub struct Args {
     /// Model folder.
     model: PathBuf,
     /// Folder with dict.txt and the splits, as `mae preprocess --only-source` writes it.
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "text")]
+    data: Option<PathBuf>,
     /// Splits to measure, separated by commas.
     #[arg(long, alias = "gen-subset", default_value = "test", value_delimiter = ',', value_name = "NAME")]
     split: Vec<String>,
+    /// Text to measure on, instead of --data (plain, .gz or .zst; `-` is standard input); it is cut with the model's codes, if
+    /// it has any.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "split"])]
+    text: Option<PathBuf>,
     #[command(flatten)]
     blocks: BlockArgs,
     /// Which experts of a mixture compute: mix (all, by the gates), argmax, random, or the number of one, from 0.
@@ -49,7 +56,7 @@ pub struct Args {
     /// Write the log-probability of every token to this file, as JSON lines.
     #[arg(long, value_name = "FILE")]
     log_probs: Option<PathBuf>,
-    /// Print one JSON object per split.
+    /// Print one JSON object per split or text.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -119,7 +126,10 @@ impl BlockArgs {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    split: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    split: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
     tokens_per_sample: usize,
     context_window: usize,
     #[serde(flatten)]
@@ -140,10 +150,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
         args.log_probs.is_none() || args.split.len() == 1,
         "--log-probs writes one file: give one --split at a time"
     );
+    check_place(args.log_probs.as_deref())?;
     let folder = load(&args.model, &args.device)?;
     args.expert.check(&args.model.display().to_string(), folder.model.config())?;
-    for split in &args.split {
-        measure_split(&args, &folder, split)?;
+    if let Some(text) = &args.text {
+        measure(&args, &folder, Source::Text(text))?;
+    } else {
+        let data = args.data.as_ref().context("--data is missing")?;
+        for split in &args.split {
+            measure(&args, &folder, Source::Split(data, split))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -151,8 +167,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 /// Loads a language model; says what to do where it is none.
 pub(super) fn load(path: &Path, device: &DeviceArgs) -> Result<LmFolder> {
     use mae_model::folder::{Task, task};
-    let found = task(path).with_context(|| format!("model {}", path.display()))?;
-    if found == Task::Translation {
+    if task(path)? == Task::Translation {
         bail!(
             "{} is a translation model, a language model is needed here: `mae validate {0} --data DIR` measures it, \
              `mae generate {0}` translates with it",
@@ -162,21 +177,54 @@ pub(super) fn load(path: &Path, device: &DeviceArgs) -> Result<LmFolder> {
     LmFolder::load(path, &device.open()?).with_context(|| format!("model {}", path.display()))
 }
 
-/// A split of a folder, which must have been made with the model's dictionary.
-pub(super) fn open_split(folder: &LmFolder, model: &Path, data: &Path, split: &str) -> Result<TextDataset> {
-    let text = TextDataset::open(data, split)?;
-    if let Some(fault) = dictionary_fault("dictionaries", &folder.dictionary, &text.vocab) {
-        bail!("{} was not made for {}: {fault}", data.display(), model.display());
-    }
-    Ok(text)
+/// Where a text comes from.
+#[derive(Clone, Copy)]
+pub(super) enum Source<'a> {
+    /// A split of a folder, which must have been made with the model's dictionary.
+    Split(&'a Path, &'a str),
+    /// A text as it is, to be cut with the model's codes; `-` is standard input.
+    Text(&'a Path),
 }
 
-fn measure_split(args: &Args, folder: &LmFolder, split: &str) -> Result<()> {
-    let data = open_split(folder, &args.model, &args.data, split)?;
-    let name = format!("{}: the split `{split}`", args.data.display());
+impl Source<'_> {
+    /// The text for the model in `path`, and its name for messages. What was repaired is told.
+    pub(super) fn open(self, folder: &LmFolder, path: &Path) -> Result<(TextDataset, String)> {
+        match self {
+            Self::Split(data, split) => {
+                let text = TextDataset::open(data, split)?;
+                if let Some(fault) = dictionary_fault("dictionaries", &folder.dictionary, &text.vocab) {
+                    bail!("{} was not made for {}: {fault}", data.display(), path.display());
+                }
+                Ok((text, format!("{}: the split `{split}`", data.display())))
+            }
+            Self::Text(file) => {
+                let name = format!("the text {}", file.display());
+                let mut reader = input::open(file).with_context(|| name.clone())?;
+                let lines = reader.by_ref().collect::<mae_data::Result<Vec<String>>>();
+                let lines = lines.with_context(|| name.clone())?;
+                if !reader.issues().is_empty() {
+                    eprintln!("mae: {}: {}", reader.path().display(), reader.issues());
+                }
+                let codes = folder.codes.as_ref();
+                Ok((TextDataset::from_lines(&lines, folder.dictionary.clone(), codes), name))
+            }
+        }
+    }
+
+    /// What its numbers are called.
+    fn label(self) -> String {
+        match self {
+            Self::Split(_, split) => split.to_owned(),
+            Self::Text(file) => file.display().to_string(),
+        }
+    }
+}
+
+fn measure(args: &Args, folder: &LmFolder, source: Source<'_>) -> Result<()> {
+    let (data, name) = source.open(folder, &args.model)?;
     let blocks = args.blocks.cut(&data, &name, folder.model.config().max_positions)?;
     let options = blocks.options();
-    let bar = progress::bar(blocks.tokens(), split);
+    let bar = progress::bar(blocks.tokens(), &source.label());
     let mode = args.expert.mode(args.seed);
     let max_tokens = args.blocks.max_tokens()?;
     let found = log_probs(&folder.model, &blocks, max_tokens, &mode, |done| bar.set_position(done))?;
@@ -187,8 +235,13 @@ fn measure_split(args: &Args, folder: &LmFolder, split: &str) -> Result<()> {
     }
     if args.json {
         let (bits, ppl) = (|n| measure.bits_per(n), |n| measure.perplexity_per(n));
+        let (split, text) = match source {
+            Source::Split(_, split) => (Some(split), None),
+            Source::Text(_) => (None, Some(source.label())),
+        };
         let report = Report {
             split,
+            text,
             tokens_per_sample: options.tokens_per_sample,
             context_window: options.context_window,
             measure: &measure,
@@ -203,15 +256,15 @@ fn measure_split(args: &Args, folder: &LmFolder, split: &str) -> Result<()> {
         };
         println!("{}", serde_json::to_string(&report)?);
     } else {
-        print(split, options, &measure, folder.codes.as_ref());
+        print(&source.label(), options, &measure, folder.codes.as_ref());
     }
     Ok(())
 }
 
-fn print(split: &str, options: BlockOptions, measure: &TextMeasure, codes: Option<&Segmentation>) {
+fn print(label: &str, options: BlockOptions, measure: &TextMeasure, codes: Option<&Segmentation>) {
     let TextMeasure { lines, tokens, unknown, .. } = measure;
     println!(
-        "{split}: {tokens} tokens ({unknown} of them <unk>, ends of {lines} lines counted), blocks of {} with {} tokens of \
+        "{label}: {tokens} tokens ({unknown} of them <unk>, ends of {lines} lines counted), blocks of {} with {} tokens of \
          context",
         options.tokens_per_sample, options.context_window
     );
@@ -229,9 +282,7 @@ fn print(split: &str, options: BlockOptions, measure: &TextMeasure, codes: Optio
 
 /// An object per line of the text.
 fn write_log_probs(path: &Path, data: &TextDataset, log_probs: &[f32]) -> Result<()> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".tmp");
-    let aside = PathBuf::from(aside);
+    let aside = path.with_added_extension("tmp");
     let mut out = BufWriter::new(std::fs::File::create(&aside)?);
     let mut rest = log_probs;
     for i in 0..data.lines.len() {

@@ -27,6 +27,9 @@ Examples:
   Part of a pipe, with batches of up to 64 lines:
     mae tokenize -l de < news.de | mae interactive MODEL --plain --buffer-size 64 | mae detokenize -l en
 
+  Translations that begin as you say, after a tab:
+    printf 'Das ist gut .\\tThat is\\n' | mae interactive MODEL --prefix-after-tab --plain
+
 What is printed is what `mae generate` prints, see there; all its choices of search are here as well.";
 
 /// Translate lines of standard input as they come (fairseq-interactive).
@@ -47,6 +50,10 @@ pub struct Args {
     /// The text is segmented already: do not apply the model's BPE codes
     #[arg(long)]
     no_bpe: bool,
+    /// What follows a tab in a line is no part of the sentence: its translation begins with it; lines without a tab are
+    /// translated freely
+    #[arg(long)]
+    prefix_after_tab: bool,
     #[command(flatten)]
     search: SearchArgs,
     #[command(flatten)]
@@ -77,8 +84,12 @@ fn interactive(args: &Args) -> anyhow::Result<()> {
     loop {
         let (sources, failed) = read(&mut reader, args.buffer_size);
         let (count, begin) = (sources.len(), Instant::now());
+        let (sources, prefixes) = if args.prefix_after_tab { split(sources) } else { (sources, Vec::new()) };
         let lines = Lines { sources, targets: None };
-        let input = Input::from_lines("stdin".into(), sentences, lines, &models, text, &mut notes);
+        let mut input = Input::from_lines("stdin".into(), sentences, lines, &models, text, &mut notes);
+        if args.prefix_after_tab {
+            input.force(&prefixes, &models, text, &mut notes);
+        }
         tokens += translating.run(&input, &mut printer, None)?.tokens;
         printer.flush()?;
         (sentences, spent) = (sentences + count, spent + begin.elapsed());
@@ -93,6 +104,12 @@ fn interactive(args: &Args) -> anyhow::Result<()> {
     notes.report();
     report_speed("Translated", sentences, tokens, spent);
     printer.finish()
+}
+
+/// Sentences, and what their translations begin with: what follows a tab, or nothing.
+fn split(lines: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let both = lines.iter().map(|line| line.split_once('\t').unwrap_or((line, "")));
+    both.map(|(sentence, prefix)| (sentence.to_owned(), prefix.to_owned())).unzip()
 }
 
 /// Up to `n` lines, fewer only at the end, and the error that ended them: what was read before it is translated.

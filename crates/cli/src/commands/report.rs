@@ -127,7 +127,7 @@ fn table(summaries: &[Summary]) -> Table {
             s.run.clone(),
             s.updates.to_string(),
             format!("{:.2}", s.epochs),
-            duration(s.seconds),
+            or_none((s.seconds > 0.0).then(|| duration(s.seconds))),
             or_none(s.train_loss.map(|loss| format!("{loss:.3}"))),
             or_none(s.best_dev_loss.zip(s.best_dev_update).map(|(loss, at)| format!("{loss:.3} at {at}"))),
             or_none(s.best_bleu.map(|bleu| format!("{bleu:.2}"))),

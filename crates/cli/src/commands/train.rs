@@ -2,7 +2,7 @@
 
 mod flags;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
@@ -10,7 +10,7 @@ use mae_data::TextDataset;
 use mae_model::Config;
 use mae_model::folder::Task;
 use mae_train::config::{assignment, task};
-use mae_train::{Outcome, RunConfig};
+use mae_train::{Outcome, RunConfig, checkpoint};
 use toml::Table;
 
 use self::flags::{Flags, ResetFlags};
@@ -23,7 +23,8 @@ use crate::training::{ConfigOf, Session, Stop, introduction};
 /// Train a translation model or a language model.
 ///
 /// Takes a folder that `mae preprocess` (or fairseq-preprocess) has written. Run it again with the same --save-dir and
-/// it goes on where it stopped, bit for bit; Ctrl-C finishes the current update, saves and exits.
+/// it goes on where it stopped, bit for bit; Ctrl-C finishes the current update, saves and exits with code 130 (SIGTERM
+/// with 143), so that what follows `&&` does not begin; --stop-after exits with 0.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mae train data-bin --recipe multi30k-mae7 --save-dir runs/mae7 --max-epoch 30
@@ -165,7 +166,17 @@ fn train<D: Material>(args: &Args, layers: Vec<Table>) -> Result<ExitCode> {
     let to = if args.json { To::Json } else { To::Output };
     let mut display = Display::new(&args.save_dir, device.is_gpu(), to);
     let size = material.size(config.train.subset);
-    let introduced = config.clone();
+    let (introduced, patience) = (config.clone(), config.train.patience);
+    let stop = Stop::new(args.stop_after)?;
+    if config.train.max_epoch == 0
+        && config.train.max_update == 0
+        && patience == 0
+        && args.stop_after.is_none()
+    {
+        eprintln!(
+            "mae: no end is set (--max-epoch, --max-update, --patience, --stop-after): trains until Ctrl-C"
+        );
+    }
     let session = Session {
         data,
         material: &material,
@@ -173,16 +184,54 @@ fn train<D: Material>(args: &Args, layers: Vec<Table>) -> Result<ExitCode> {
         folder: &args.save_dir,
         tensorboard: args.tensorboard_logdir.clone(),
         resets,
-        stop: &Stop::new(args.stop_after)?,
+        stop: &stop,
     };
+    let before = Progress::of(&args.save_dir)?;
     let introduce = |model: &D::Model| {
         if !args.json {
             println!("{}", introduction(&introduced, model, &size, &device));
+            if let Some(before) = &before {
+                println!("goes on from {}/checkpoint_last, after {before}", args.save_dir.display());
+            }
         }
     };
     let outcome = session.run(config, introduce, |event| display.show(event))?;
-    if outcome == Outcome::Interrupted {
-        eprintln!("mae: stopped and saved; the same command goes on from here");
+    let Some(now) = Progress::of(&args.save_dir)? else { return Ok(ExitCode::SUCCESS) };
+    match outcome {
+        Outcome::Interrupted => {
+            eprintln!("mae: stopped and saved after {now}; the same command goes on from here");
+            return Ok(stop.exit_code());
+        }
+        Outcome::OutOfPatience => {
+            display.say(&format!("ended after {now}: train.patience = {patience} validations without progress"));
+        }
+        Outcome::Finished if before.as_ref() == Some(&now) => display.say(&format!(
+            "nothing left to train: {now} are what --max-epoch and --max-update ask for; raise them, or choose another \
+             --save-dir"
+        )),
+        Outcome::Finished => display.say(&format!("finished after {now}, saved in {}", args.save_dir.display())),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How far a run has come.
+#[derive(PartialEq, Eq)]
+struct Progress {
+    epochs: u64,
+    updates: u64,
+}
+
+impl Progress {
+    /// As `checkpoint_last` of a run's folder says, if there is one.
+    fn of(folder: &Path) -> Result<Option<Self>> {
+        let state = checkpoint::state(folder)?;
+        Ok(state.map(|state| Self { epochs: state.epoch - 1, updates: state.counters.updates }))
+    }
+}
+
+impl std::fmt::Display for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        write!(f, "{} ({})", count(self.updates, "update"), count(self.epochs, "whole epoch"))
+    }
 }

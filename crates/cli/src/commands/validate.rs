@@ -1,9 +1,9 @@
 //! `mae validate`: what a model is worth on a data set.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use mae_data::ParallelDataset;
 use mae_data::pairs::detect_languages;
 use mae_eval::validator::BleuValidator;
@@ -84,12 +84,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if !(0.0..1.0).contains(&args.label_smoothing) || args.max_tokens == 0 || args.beam == 0 {
         bail!("--label-smoothing must be in [0, 1), --max-tokens and --beam above 0");
     }
-    if folder::task(&args.model).is_ok_and(|task| task == Task::LanguageModeling) {
+    if folder::task(&args.model)? == Task::LanguageModeling {
         bail!("{} is a language model: measure it with `mae eval-lm {0} --data DIR`", args.model.display());
     }
-    let ModelFolder { model, source, target, codes } =
-        ModelFolder::load(&args.model, &args.device.open()?)
-            .with_context(|| format!("model {}", args.model.display()))?;
+    let folder = ModelFolder::load(&args.model, &args.device.open()?)
+        .with_context(|| format!("model {}", args.model.display()))?;
     let (from, to) = match (&args.source_lang, &args.target_lang) {
         (Some(from), Some(to)) => (from.clone(), to.clone()),
         _ => detect_languages(&args.data)?,
@@ -100,22 +99,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         ..TrainConfig::default()
     };
     for split in &args.split {
-        let data = ParallelDataset::open(&args.data, split, &from, &to)?;
-        let faults = [
-            dictionary_fault("source dictionaries", &source, &data.src_vocab),
-            dictionary_fault("target dictionaries", &target, &data.tgt_vocab),
-        ];
-        let faults: Vec<String> = faults.into_iter().flatten().collect();
-        if !faults.is_empty() {
-            bail!(
-                "{} was not made for {}:\n  {}",
-                args.data.display(),
-                args.model.display(),
-                faults.join("\n  ")
-            );
-        }
-        let found = development_loss(&model, &data, &config)?;
-        let bleu = args.bleu.then(|| BleuValidator::new(&data, codes.as_ref(), args.beam).bleu(&model));
+        let data = open_split(&folder, &args.model, &args.data, split, (&from, &to))?;
+        let ModelFolder { model, codes, .. } = &folder;
+        let found = development_loss(model, &data, &config)?;
+        let bleu = args.bleu.then(|| BleuValidator::new(&data, codes.as_ref(), args.beam).bleu(model));
         let report = Report {
             split,
             sentences: found.sentences,
@@ -134,6 +121,33 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A split of a folder, which must have been made with the dictionaries of the model in `path`.
+pub(super) fn open_split(
+    model: &ModelFolder,
+    path: &Path,
+    data: &Path,
+    split: &str,
+    (from, to): (&str, &str),
+) -> Result<ParallelDataset> {
+    let pairs = ParallelDataset::open(data, split, from, to)?;
+    let faults = [
+        dictionary_fault("source dictionaries", &model.source, &pairs.src_vocab),
+        dictionary_fault("target dictionaries", &model.target, &pairs.tgt_vocab),
+    ];
+    let faults: Vec<String> = faults.into_iter().flatten().collect();
+    ensure!(
+        faults.is_empty(),
+        "{} was not made for {1}:\n  {2}\n  to prepare the data for this model: mae preprocess --srcdict {1}/{3} --tgtdict \
+         {1}/{4}, with the model's codes",
+        data.display(),
+        path.display(),
+        faults.join("\n  "),
+        folder::SOURCE_DICT,
+        folder::TARGET_DICT
+    );
+    Ok(pairs)
 }
 
 fn print(report: &Report<'_>, args: &Args, experts: usize) {

@@ -23,6 +23,7 @@ use mae_train::checkpoint::{Resets, TextSide};
 use mae_train::log::Event;
 use mae_train::{Learner, RunConfig, Trainer};
 
+use crate::training::write_record;
 use crate::{progress, recipes};
 use corpus::Pair;
 pub use report::{Report, print_comparison};
@@ -133,6 +134,9 @@ impl Quickstart {
         let model = Translator::new(&config.model, types, &Device::cpu(), config.train.seed)?;
         let run = self.folder.join(system);
         forget_earlier_run(&run)?;
+        std::fs::create_dir_all(&run).with_context(|| format!("cannot make the folder {}", run.display()))?;
+        let corpus = format!("{} pairs of quickstart's corpus, seed {}", self.pairs, self.seed);
+        write_record(&run, &corpus, &config)?;
         let (parameters, updates) = (model.size(), config.train.max_update);
         let bar = if quiet {
             indicatif::ProgressBar::hidden()

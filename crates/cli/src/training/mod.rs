@@ -10,8 +10,9 @@ pub mod display;
 pub mod material;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -58,9 +59,7 @@ impl<D: Material> Session<'_, D> {
         begin(&model);
         std::fs::create_dir_all(self.folder)
             .with_context(|| format!("cannot make the folder {}", self.folder.display()))?;
-        let (version, data) = (env!("CARGO_PKG_VERSION"), self.data.display());
-        let record = format!("# mae {version}\n# data: {data}\n\n{}", config.to_toml());
-        folder::write_aside(&self.folder.join("run.toml"), record.as_bytes())?;
+        write_record(self.folder, &self.data.display().to_string(), &config)?;
         let (train, valid) = self.material.corpora();
         let trainer = Trainer {
             learner: Learner::new(model, &config.train),
@@ -81,6 +80,12 @@ impl<D: Material> Session<'_, D> {
         })?;
         Ok(outcome)
     }
+}
+
+/// Writes `run.toml` into a run's folder: everything that it uses, and what it is trained on.
+pub fn write_record<C: Config>(folder: &Path, data: &str, config: &RunConfig<C>) -> Result<()> {
+    let record = format!("# mae {}\n# data: {data}\n\n{}", env!("CARGO_PKG_VERSION"), config.to_toml());
+    Ok(folder::write_aside(&folder.join("run.toml"), record.as_bytes())?)
 }
 
 /// What is about to be trained, in words; of the training set, `data` says how much there is.
@@ -109,6 +114,8 @@ pub fn introduction<M: Model>(
 /// What ends training early: a signal, or the end of the sitting. The current update is finished and saved.
 pub struct Stop {
     flag: Arc<AtomicBool>,
+    /// The number of the last signal; 0 before.
+    signal: Arc<AtomicUsize>,
     until: Option<Instant>,
 }
 
@@ -123,12 +130,21 @@ impl Stop {
                 Instant::now().checked_add(time)
             }
         };
-        let flag = Arc::new(AtomicBool::new(false));
+        let (flag, last) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())?;
+            signal_hook::flag::register_usize(signal, last.clone(), signal as usize)?;
             signal_hook::flag::register(signal, flag.clone())?;
         }
-        Ok(Self { flag, until })
+        Ok(Self { flag, signal: last, until })
+    }
+
+    /// Of a process that was stopped: 128 and the signal's number, as of programs that it ends; 0 where the sitting was over.
+    pub fn exit_code(&self) -> ExitCode {
+        match u8::try_from(self.signal.load(Ordering::Relaxed)) {
+            Ok(signal @ 1..) => ExitCode::from(128 + signal),
+            _ => ExitCode::SUCCESS,
+        }
     }
 
     /// Whether it is time to stop.

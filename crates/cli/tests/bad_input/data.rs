@@ -83,7 +83,7 @@ fn damaged_datasets_are_refused() {
             "TRAIN",
             &[BIN, "sentence 0", "does not end in </s>"],
         ),
-        ("no training set", |s| remove(s, IDX), "TRAIN", &["cannot open", IDX]),
+        ("no training set", |s| remove(s, IDX), "TRAIN", &["the splits of this folder are valid", IDX]),
         (
             "a folder of texts",
             |_| {},

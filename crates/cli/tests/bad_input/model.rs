@@ -244,7 +244,7 @@ fn runs_that_cannot_go_on_are_refused() {
             "another model",
             |_| {},
             "TRAIN --set model.norm=pre",
-            &[CONFIG, "another model than this run asks for"],
+            &[CONFIG, "another model than this run asks for (model.norm is \"post\" there and \"pre\" here)"],
         ),
         (
             "a state cut off",

@@ -25,7 +25,9 @@ use crate::bpe::{Dropout, LearnOptions};
 use crate::dataset::DatasetWriter;
 use crate::error::{Error, Result};
 use crate::lines::BadUtf8;
+use crate::pairs::pairs_in;
 use crate::segmentation::{self, Segmentation, Segmenter};
+use crate::text::TextDataset;
 
 /// Pairs read, encoded on all threads and written at a time.
 const CHUNK: usize = 1 << 14;
@@ -193,6 +195,30 @@ impl PreprocessOptions {
         Err(Error::Options(complaint.into()))
     }
 
+    /// A folder has one text or pair of texts, because it has one set of codes: another would lose those of the first.
+    fn check_destination(&self) -> Result<()> {
+        let mut found: Vec<String> =
+            pairs_in(&self.destdir)?.into_iter().map(|(src, tgt)| format!("{src}-{tgt}")).collect();
+        if self.only_source {
+            if found.is_empty() {
+                return Ok(());
+            }
+        } else {
+            found.retain(|pair| *pair != format!("{}-{}", self.source_lang, self.target_lang));
+            if TextDataset::is_in(&self.destdir) {
+                found.push("one text, --only-source".into());
+            }
+        }
+        match found.first() {
+            None => Ok(()),
+            Some(other) => Err(Error::Options(format!(
+                "{} holds another data set already ({other}), whose BPE codes and dictionaries this one would replace; choose \
+                 another --destdir",
+                self.destdir.display()
+            ))),
+        }
+    }
+
     /// Whether what is given suffices, where all dictionaries are given or not.
     fn check_texts(&self, dictionaries: bool) -> Result<()> {
         let complaint = if self.trainpref.is_none() && !dictionaries {
@@ -250,6 +276,7 @@ pub fn preprocess(
     options.check()?;
     let destdir = &options.destdir;
     fs::create_dir_all(destdir).map_err(Error::io("create", destdir))?;
+    options.check_destination()?;
     remove_leftovers(destdir, |name| options.writes(name))?;
 
     let mut words = TrainWords { options, progress: &mut progress, src: None, tgt: None };

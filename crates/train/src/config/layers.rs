@@ -70,7 +70,12 @@ pub(super) fn unknown_keys(path: &str, table: &Table, known: &Table, faults: &mu
             (Value::Table(inner), Some(Value::Table(known))) => unknown_keys(&full, inner, known, faults),
             (_, Some(_)) => {}
             (_, None) => {
-                let hint = suggestion(key, known.keys());
+                let section = known.iter().find(|(_, inner)| inner.get(key).is_some());
+                let hint = match section {
+                    Some((section, _)) if path.is_empty() => format!("; did you mean `{section}.{key}`?"),
+                    Some((section, _)) => format!("; did you mean `{path}.{section}.{key}`?"),
+                    None => suggestion(key, known.keys()),
+                };
                 faults.push(format!("unknown key `{full}`{hint}"));
             }
         }

@@ -5,9 +5,9 @@ use mae_data::ParallelDataset;
 use mae_data::pairs::detect_languages;
 use mae_eval::analysis::{analyse, one_expert};
 use mae_model::folder::ModelFolder;
-use mae_train::finetune::dictionary_fault;
 
 use super::{Args, Found};
+use crate::commands::validate::open_split;
 use crate::progress;
 
 /// Everything there is to find.
@@ -56,14 +56,5 @@ fn open(args: &Args, folder: &ModelFolder) -> Result<ParallelDataset> {
         (Some(from), Some(to)) => (from.clone(), to.clone()),
         _ => detect_languages(path)?,
     };
-    let data = ParallelDataset::open(path, args.split(), &from, &to)?;
-    let faults = [
-        dictionary_fault("source", &folder.source, &data.src_vocab),
-        dictionary_fault("target", &folder.target, &data.tgt_vocab),
-    ];
-    let faults: Vec<String> = faults.into_iter().flatten().collect();
-    if !faults.is_empty() {
-        bail!("{} was not made for {}:\n  {}", path.display(), args.model.display(), faults.join("\n  "));
-    }
-    Ok(data)
+    open_split(folder, &args.model, path, args.split(), (&from, &to))
 }

@@ -58,7 +58,7 @@ impl Input {
     ) -> anyhow::Result<Self> {
         let (src, tgt) = match languages {
             Some((src, tgt)) => (src.to_owned(), tgt.to_owned()),
-            None => detect_languages(path).context("--source-lang and --target-lang name a pair")?,
+            None => detect_languages(path)?,
         };
         let data = ParallelDataset::open(path, subset, &src, &tgt)
             .with_context(|| format!("cannot read subset `{subset}` of {}", path.display()))?;
@@ -171,11 +171,16 @@ impl Input {
                 lines.len()
             );
         }
-        let (ids, _) = MemoryDataset::encode(&models.first.target, &pieces(&lines, models, text, 1));
+        self.force(&lines, models, text, notes);
+        Ok(())
+    }
+
+    /// Translations begin with the words of these lines, one for each sentence.
+    pub fn force(&mut self, lines: &[String], models: &Models, text: TextOptions, notes: &mut Notes) {
+        let (ids, _) = MemoryDataset::encode(&models.first.target, &pieces(lines, models, text, 1));
         let ids = notes.prefix.fit(ids, self.first);
         let without_end = |i: usize| ids.get(i).iter().copied().filter(|&id| id != EOS).collect();
         self.prefixes = Some((0..ids.len()).map(without_end).collect());
-        Ok(())
     }
 
     /// Number of sentences.

@@ -86,23 +86,6 @@ pub fn named(token: Option<&str>) -> String {
 }
 
 fn load(path: &Path, device: &Device) -> anyhow::Result<ModelFolder> {
-    if !path.join(folder::CONFIG).is_file() {
-        let before = path.with_added_extension("old");
-        if before.join(folder::CONFIG).is_file() {
-            bail!(
-                "{} is missing, because its run was stopped as it put a new one there; {} is the one before: use it, or \
-                 start the run again, which puts it back",
-                path.display(),
-                before.display()
-            );
-        }
-        bail!(
-            "{} is not a model folder: it holds no {}. `mae train` writes such folders \
-             (SAVE_DIR/checkpoint_best, SAVE_DIR/checkpoint_last)",
-            path.display(),
-            folder::CONFIG
-        );
-    }
     if folder::task(path)? == Task::LanguageModeling {
         bail!(
             "{} is a language model, which does not translate: `mae continue {0} --prompt TEXT` lets it go on writing, \

@@ -83,8 +83,9 @@ impl SideNotes {
         }
         if *unknown > 0 {
             let share = 100.0 * *unknown as f64 / *words as f64;
+            let digits = if share < 0.1 { 3 } else { 1 };
             lines.push(format!(
-                "{unknown} of {words} {what} tokens ({share:.1} %) are not in the dictionary and count as <unk>; \
+                "{unknown} of {words} {what} tokens ({share:.digits$} %) are not in the dictionary and count as <unk>; \
                  lines concerned: {with_unknown}"
             ));
         }

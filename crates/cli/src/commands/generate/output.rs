@@ -11,6 +11,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::input::Input;
 use super::translate::Found;
+use crate::outputs::check_place;
 
 /// The layout of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,9 +198,8 @@ impl Sink {
         let Some(path) = path else {
             return Ok(Self { out: BufWriter::new(Box::new(io::stdout())), file: None });
         };
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(".tmp");
-        let aside = PathBuf::from(aside);
+        check_place(Some(path))?;
+        let aside = path.with_added_extension("tmp");
         let file = File::create(&aside).with_context(|| format!("cannot create {}", aside.display()))?;
         let file_names = Aside { path: path.to_owned(), aside, complete: false };
         Ok(Self { out: BufWriter::new(Box::new(file)), file: Some(file_names) })
