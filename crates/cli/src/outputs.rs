@@ -1,6 +1,7 @@
-//! Files that results go to.
+//! Where results go: files, and whoever reads the standard output.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 
@@ -12,4 +13,16 @@ pub fn check_place(path: Option<&Path>) -> Result<()> {
         ensure!(folder.is_dir(), "cannot write {}: there is no folder {}", path.display(), folder.display());
     }
     Ok(())
+}
+
+/// Whoever reads our output may have seen enough (`mae generate … | head`): no fault.
+pub fn unless_nobody_reads(done: Result<()>) -> Result<ExitCode> {
+    let is_broken_pipe = |error: &anyhow::Error| {
+        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+        causes.any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+    };
+    match done {
+        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        result => result.map(|()| ExitCode::SUCCESS),
+    }
 }

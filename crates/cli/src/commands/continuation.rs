@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::eval_lm::load;
 use super::generate::input::open;
-use super::generate::unless_nobody_reads;
 use crate::device::DeviceArgs;
+use crate::outputs::unless_nobody_reads;
 
 /// Let a language model continue a text.
 ///

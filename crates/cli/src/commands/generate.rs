@@ -23,6 +23,8 @@ use notes::Notes;
 use output::Printer;
 use translate::Translating;
 use work::Batched;
+
+use crate::outputs::unless_nobody_reads;
 pub(super) use work::report_speed;
 
 const EXAMPLES: &str = "\
@@ -112,18 +114,6 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     unless_nobody_reads(generate(&args))
-}
-
-/// Whoever reads our output may have seen enough (`mae generate … | head`): no fault.
-pub(super) fn unless_nobody_reads(done: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
-    let is_broken_pipe = |error: &anyhow::Error| {
-        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
-        causes.any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
-    };
-    match done {
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-        result => result.map(|()| ExitCode::SUCCESS),
-    }
 }
 
 fn generate(args: &Args) -> anyhow::Result<()> {

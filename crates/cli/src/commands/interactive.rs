@@ -13,8 +13,9 @@ use super::generate::input::{Input, Lines, TextOptions, open};
 use super::generate::models::Models;
 use super::generate::notes::Notes;
 use super::generate::output::Printer;
+use super::generate::report_speed;
 use super::generate::translate::Translating;
-use super::generate::{report_speed, unless_nobody_reads};
+use crate::outputs::unless_nobody_reads;
 
 const EXAMPLES: &str = "\
 Examples:

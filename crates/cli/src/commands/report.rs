@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use mae_model::folder::write_aside;
 use serde::Serialize;
 
-use super::generate::unless_nobody_reads;
 use crate::columns::{duration, print_columns};
+use crate::outputs::unless_nobody_reads;
 use crate::page::charts::PageChart;
 use crate::page::{self, page};
 use crate::runs::changes::{Change, changes};

@@ -9,11 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use mae_model::folder::write_aside;
 use serde::Serialize;
 
-use super::generate::unless_nobody_reads;
 use crate::studies::compare::{Comparison, compare, folder_name};
 use crate::studies::result::{Origin, RunResult};
 use crate::studies::runner::{Job, Work};
-use crate::studies::sitting::{Sitting, SittingArgs};
+use crate::studies::sitting::{Sat, Sitting, SittingArgs};
 use crate::studies::study::{self, Study};
 use crate::studies::{lock, page, table};
 use crate::training::material::Sets;
@@ -92,9 +91,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if !args.seeds.is_empty() {
         chosen.seeds.clone_from(&args.seeds);
     }
-    let failures = if args.sitting.table {
+    let sat = if args.sitting.table {
         study = chosen;
-        Vec::new()
+        Sat::default()
     } else {
         args.sit(&chosen, out)?
     };
@@ -122,8 +121,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         table::print(&mut text, &study, &comparison, &missing)?;
     }
     let printed = std::io::stdout().write_all(&text);
-    ensure!(failures.is_empty(), "{}", failures.join("\n"));
-    unless_nobody_reads(printed.context("cannot write to standard output"))
+    sat.end(printed)
 }
 
 /// Results that are there, system by system in the order of the study, with seeds of any study; and the names of the
@@ -178,7 +176,7 @@ impl Args {
     }
 
     /// Does what is missing; gives what went wrong.
-    fn sit(&self, study: &Study, out: &Path) -> Result<Vec<String>> {
+    fn sit(&self, study: &Study, out: &Path) -> Result<Sat> {
         let Some(data) = &self.data else { bail!("--data is needed") };
         let over = self.sitting.overrides()?;
         let mut jobs = Vec::new();

@@ -5,19 +5,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use mae_model::folder::{Task, write_aside};
 use mae_train::{TrainConfig, finetune};
 use serde::Serialize;
 
-use super::generate::unless_nobody_reads;
 use crate::columns::print_columns;
 use crate::studies::curves::{self, Point};
 use crate::studies::lock;
 use crate::studies::page::{PageTable, StudyPage};
 use crate::studies::protocol::Test;
 use crate::studies::result::{Origin, RunResult};
-use crate::studies::sitting::{Sitting, SittingArgs};
+use crate::studies::sitting::{Sat, Sitting, SittingArgs};
 use crate::studies::transfer::Plan;
 use crate::training::material::{Material, Pairs, Sets};
 
@@ -79,7 +78,7 @@ struct Record<'a> {
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
     let (whole, chosen) = args.plans()?;
-    let failures = if args.sitting.table { Vec::new() } else { args.sit(&chosen)? };
+    let sat = if args.sitting.table { Sat::default() } else { args.sit(&chosen)? };
     let names = |plan: &Plan| plan.cells().iter().map(|cell| cell.name()).collect::<Vec<_>>();
     let wanted = names(&chosen);
     let plan = if args.sitting.table { chosen } else { whole };
@@ -120,8 +119,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         notes.iter().try_for_each(|note| writeln!(text, "{note}"))?;
     }
     let printed = std::io::stdout().write_all(&text);
-    ensure!(failures.is_empty(), "{}", failures.join("\n"));
-    unless_nobody_reads(printed.context("cannot write to standard output"))
+    sat.end(printed)
 }
 
 fn write(out: &Path, json: &str, svg: Option<&str>, html: &str) -> Result<()> {
@@ -215,7 +213,7 @@ impl Args {
     }
 
     /// Does what is missing; gives what went wrong.
-    fn sit(&self, plan: &Plan) -> Result<Vec<String>> {
+    fn sit(&self, plan: &Plan) -> Result<Sat> {
         let (Some(parent), Some(data)) = (&self.parent, &self.data) else {
             bail!("--parent and --data are needed")
         };

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use mae_model::folder::Task;
 use mae_model::{LmConfig, ModelConfig};
 use mae_train::RunConfig;
@@ -17,6 +18,7 @@ use super::result::RunResult;
 use super::runner::{Ended, Job, Runner, Work};
 use crate::columns::duration;
 use crate::device::DeviceArgs;
+use crate::outputs::unless_nobody_reads;
 use crate::runs::changes::flat;
 use crate::training::Stop;
 use crate::training::material::Sets;
@@ -73,10 +75,27 @@ pub struct Sitting<'a> {
     pub args: &'a SittingArgs,
 }
 
+/// What came of a sitting.
+#[derive(Default)]
+pub struct Sat {
+    /// What went wrong with single runs, in words.
+    failures: Vec<String>,
+    /// That of a process that was stopped, if it was.
+    code: ExitCode,
+}
+
+impl Sat {
+    /// How the command ends, once its table was printed.
+    pub fn end(self, printed: std::io::Result<()>) -> Result<ExitCode> {
+        ensure!(self.failures.is_empty(), "{}", self.failures.join("\n"));
+        unless_nobody_reads(printed.context("cannot write to standard output"))?;
+        Ok(self.code)
+    }
+}
+
 impl Sitting<'_> {
-    /// Does what is missing of the jobs. What went wrong with single runs does not stop the others, and is given back in
-    /// words.
-    pub fn run(&self, jobs: &[Job]) -> Result<Vec<String>> {
+    /// Does what is missing of the jobs. What goes wrong with single runs does not stop the others.
+    pub fn run(&self, jobs: &[Job]) -> Result<Sat> {
         let mut left = Vec::new();
         let mut seconds = Vec::new();
         for (i, job) in jobs.iter().enumerate() {
@@ -89,7 +108,7 @@ impl Sitting<'_> {
             }
         }
         if left.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Sat::default());
         }
         let references = match self.test {
             Test::Translation(test) => Some(References::open(self.sets, test)?),
@@ -149,7 +168,7 @@ impl Sitting<'_> {
         if stop.is_due() {
             eprintln!("mae: this sitting has ended; the same command goes on from here");
         }
-        Ok(failures)
+        Ok(Sat { failures, code: stop.exit_code() })
     }
 
     /// A result that was made with other choices stays, but not in silence.
