@@ -96,10 +96,11 @@ impl Device {
         }
     }
 
-    /// Gives memory that no op uses back to the system. A GPU does so by itself when it has none left.
+    /// Gives the host's memory that nobody uses back to the system. A GPU's own comes back by itself when there is none left.
     pub fn trim(&self) {
-        if let Kind::Cpu(pool) = &self.0 {
-            pool.trim();
+        match &self.0 {
+            Kind::Cpu(pool) => pool.trim(),
+            Kind::Gpu(gpu) => gpu.trim(),
         }
     }
 

@@ -273,6 +273,13 @@ impl Gpu {
         }
     }
 
+    /// Unlocks memory of the host that no copy uses.
+    pub(crate) fn trim(&self) {
+        if self.ready() {
+            self.arrivals.trim();
+        }
+    }
+
     /// Where a live number is.
     pub(crate) fn live(&self, which: Live) -> Ptr {
         self.live.get().map_or(Ptr::NULL, |block| block.ptr().plus(4 * which as usize))

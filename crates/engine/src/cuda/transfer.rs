@@ -16,7 +16,7 @@ struct Pinned {
 
 // SAFETY: it is plain memory that the owner alone reads and writes.
 unsafe impl Send for Pinned {}
-// SAFETY: as above; sharing gives out no references.
+// SAFETY: as above; what is shared is only read, after the copy to it has ended.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
@@ -124,6 +124,11 @@ impl Arrivals {
             Some(at) => Ok(free.swap_remove(at)),
             None => Slot::new(bytes),
         }
+    }
+
+    /// Unlocks what nobody uses.
+    pub(crate) fn trim(&self) {
+        self.lock().clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
