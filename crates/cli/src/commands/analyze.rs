@@ -17,8 +17,7 @@ use serde::Serialize;
 
 use super::eval_lm::BlockArgs;
 use crate::device::DeviceArgs;
-use crate::outputs::check_place;
-use crate::outputs::unless_nobody_reads;
+use crate::outputs::{check_place, unless_nobody_reads};
 use crate::page::{self, page};
 
 /// See what the gates and experts of a trained model do: the paper's section 5.1, for any model and data.

@@ -146,8 +146,10 @@ impl Arrival {
     /// Asks for a copy of `bytes` bytes from `from` on: what is there when all work asked for before is done. The host
     /// goes on.
     pub(crate) fn of(gpu: &Arc<Gpu>, from: Ptr, bytes: usize) -> Result<Self> {
+        // Before memory is locked: on any thread the GPU must be current.
+        let ready = gpu.ready();
         let slot = gpu.arrivals.take(bytes)?;
-        if gpu.ready() {
+        if ready {
             // SAFETY: the slot is this long; it lives, and nobody looks at it, until the event has passed.
             let target = unsafe { std::slice::from_raw_parts_mut(slot.memory.address(), bytes) };
             // SAFETY: callers give a range of a living block.
