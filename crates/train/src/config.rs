@@ -12,7 +12,7 @@ use mae_model::{Config, ModelConfig, groups};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use self::layers::{arch, merge, merged, table_of, unknown_keys};
+use self::layers::{arch, merge, merged, table_of, unknown_keys, wrong_value};
 pub use self::layers::{assignment, suggestion, task};
 use crate::{Error, Result};
 
@@ -280,8 +280,7 @@ impl<C: Config> RunConfig<C> {
             return Err(Error::Config(faults));
         }
         merge(&mut base, &merged);
-        let config: Self =
-            Value::Table(base).try_into().map_err(|e: toml::de::Error| Error::Config(vec![e.to_string()]))?;
+        let config: Self = Value::Table(base).try_into().map_err(|e| Error::Config(vec![wrong_value(&e)]))?;
         config.check()?;
         Ok(config)
     }
@@ -372,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_suggest_the_nearest() {
+    fn wrong_keys_suggest_the_nearest_and_wrong_values_say_what_is_expected() {
         let refused = |text: &str| {
             RunConfig::<ModelConfig>::from_layers(&[assignment(text).unwrap()]).unwrap_err().to_string()
         };
@@ -381,8 +380,14 @@ mod tests {
             error.contains("unknown key `train.warmup_update`; did you mean `warmup_updates`?"),
             "{error}"
         );
-        let error = refused("train.lr=fast");
-        assert!(error.contains("fast"), "{error}");
+        for (text, fault) in [
+            ("train.lr=fast", "`train.lr`: invalid type: string \"fast\", expected a number"),
+            ("train.max_tokens=-3", "`train.max_tokens`: invalid value: integer `-3`, expected a whole number"),
+            ("model.norm=last", "`model.norm`: unknown variant `last`, expected"),
+        ] {
+            let error = refused(text);
+            assert!(error.contains(fault), "{error}");
+        }
         assert!(assignment("lr").is_err());
     }
 

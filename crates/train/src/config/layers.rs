@@ -82,6 +82,22 @@ pub(super) fn unknown_keys(path: &str, table: &Table, known: &Table, faults: &mu
     }
 }
 
+/// A value that its key cannot have, in one line and without the names of Rust's types.
+pub(super) fn wrong_value(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let (fault, key) = text.trim_end().split_once("\nin ").unwrap_or((text.trim_end(), ""));
+    let (found, expected) = fault.rsplit_once("expected ").unwrap_or((fault, ""));
+    let expected = match expected {
+        "f32" | "f64" => "a number",
+        "u32" | "u64" | "usize" => "a whole number, not below 0",
+        "a boolean" => "true or false",
+        other => other,
+    };
+    let before = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    let after = if expected.is_empty() { String::new() } else { format!("expected {expected}") };
+    format!("{before}{found}{after}")
+}
+
 /// `; did you mean …?` with the name that is nearest to a wrong one; empty if none is near.
 pub fn suggestion(wrong: &str, names: impl Iterator<Item = impl AsRef<str>>) -> String {
     let far = |name: &str| distance(wrong, name) > 2.max(wrong.chars().count().max(name.chars().count()) / 2);
