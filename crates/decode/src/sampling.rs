@@ -13,7 +13,8 @@ pub fn number_for(seed: u64, place: u32, step: usize, rank: usize) -> f32 {
 pub struct Sampling {
     /// Only the k most likely tokens.
     pub topk: Option<usize>,
-    /// Only the most likely tokens until their probabilities add up to p: the fewest that reach it (nucleus sampling).
+    /// Only the most likely tokens until their probabilities add up to p: the fewest that reach it (nucleus sampling). A
+    /// probability is the share among all tokens that are possible, so it does not matter whether those given add up to 1.
     pub topp: Option<f32>,
 }
 
@@ -21,19 +22,22 @@ impl Sampling {
     /// Draws a token with a uniform random number of [0, 1); `None` where no token is possible. Tokens are drawn in
     /// proportion to their probabilities, which need not add up to 1; those with numbers that are not finite cannot be drawn.
     pub fn draw(&self, log_probs: &[f32], uniform: f32) -> Option<u32> {
-        let probability = |token: u32| {
+        let finite = log_probs.iter().copied().filter(|log_prob| log_prob.is_finite());
+        let most = finite.fold(f32::NEG_INFINITY, f32::max);
+        // Relative to the likeliest, so that none underflows because all are small.
+        let weight = |token: u32| {
             let log_prob = log_probs[token as usize];
-            if log_prob.is_finite() { f64::from(log_prob).exp() } else { 0.0 }
+            if log_prob.is_finite() { f64::from(log_prob - most).exp() } else { 0.0 }
         };
-        let tokens = self.tokens(log_probs, probability);
-        let total: f64 = tokens.iter().map(|&token| probability(token)).sum();
+        let tokens = self.tokens(log_probs, weight);
+        let total: f64 = tokens.iter().map(|&token| weight(token)).sum();
         let (mut left, mut last) = (f64::from(uniform) * total, None);
         for &token in &tokens {
-            let p = probability(token);
-            if p > 0.0 {
+            let weight = weight(token);
+            if weight > 0.0 {
                 last = Some(token);
             }
-            left -= p;
+            left -= weight;
             if left < 0.0 {
                 break;
             }
@@ -43,12 +47,13 @@ impl Sampling {
     }
 
     /// The tokens within the bounds; the most likely first where there are bounds.
-    fn tokens(&self, log_probs: &[f32], probability: impl Fn(u32) -> f64) -> Vec<u32> {
+    fn tokens(&self, log_probs: &[f32], weight: impl Fn(u32) -> f64) -> Vec<u32> {
         let mut tokens: Vec<u32> = (0..log_probs.len() as u32).collect();
         if self.topk.is_none() && self.topp.is_none() {
             return tokens;
         }
         tokens.retain(|&token| log_probs[token as usize].is_finite());
+        let enough = self.topp.map(|p| f64::from(p) * tokens.iter().map(|&token| weight(token)).sum::<f64>());
         let likelier =
             |a: &u32, b: &u32| log_probs[*b as usize].total_cmp(&log_probs[*a as usize]).then(a.cmp(b));
         if let Some(k) = self.topk.filter(|&k| k < tokens.len()) {
@@ -56,11 +61,11 @@ impl Sampling {
             tokens.truncate(k);
         }
         tokens.sort_unstable_by(likelier);
-        if let Some(p) = self.topp {
+        if let Some(enough) = enough {
             let mut sum = 0.0;
             let below = |&&token: &&u32| {
-                sum += probability(token);
-                sum < f64::from(p)
+                sum += weight(token);
+                sum < enough
             };
             let reached = tokens.iter().take_while(below).count() + 1;
             tokens.truncate(reached);
@@ -108,6 +113,31 @@ mod tests {
         assert_shares(Sampling { topk: Some(2), topp: Some(0.9) }, of(0.65)([0.0, 0.0, 0.4, 0.0, 0.25, 0.0]));
         assert_shares(Sampling { topk: Some(1), topp: None }, [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
         assert_shares(Sampling { topk: None, topp: Some(1e-6) }, [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+    }
+
+    /// The tokens that can be drawn at all.
+    fn possible(sampling: Sampling, log_probs: &[f32]) -> Vec<u32> {
+        let mut drawn: Vec<u32> =
+            (0..2_000).filter_map(|i| sampling.draw(log_probs, number_for(1, i, 0, 0))).collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        drawn
+    }
+
+    #[test]
+    fn the_nucleus_is_a_share_of_what_is_possible() {
+        let nucleus = |p| Sampling { topk: None, topp: Some(p) };
+        // At temperature 1/2 the squares count: 0.16 of 0.275 for the likeliest, with the next 0.2225.
+        let sharper = PROBABILITIES.map(|p| p.ln() / 0.5);
+        assert_eq!(possible(nucleus(0.5), &sharper), [2]);
+        assert_eq!(possible(nucleus(0.8), &sharper), [2, 4]);
+        // Without the likeliest, 0.6 are left, and 0.25 + 0.2 are three quarters of it.
+        let mut masked = PROBABILITIES.map(f32::ln);
+        masked[2] = f32::NEG_INFINITY;
+        assert_eq!(possible(nucleus(0.7), &masked), [4, 5]);
+        assert_eq!(possible(nucleus(0.8), &masked), [0, 4, 5]);
+        // As logits of any size.
+        assert_eq!(possible(nucleus(0.8), &sharper.map(|x| x - 2_000.0)), [2, 4]);
     }
 
     #[test]
