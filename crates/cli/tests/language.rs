@@ -35,7 +35,7 @@ fn from_a_text_to_perplexity_and_continuations() {
     near("bits_per_byte", -log_probs.iter().sum::<f64>() / 2f64.ln() / bytes);
     let said = place.mae(&eval, &["--expert", "argmax"]);
     let said = said.succeeded();
-    for part in ["bits/token", "perplexity per word", "bits/byte", "blocks of 16 with 0"] {
+    for part in ["bits/token", "perplexity per word", "bits/byte", "blocks of 16 with 0", "expert argmax"] {
         assert!(said.contains(part), "{said}");
     }
 
@@ -57,6 +57,12 @@ fn from_a_text_to_perplexity_and_continuations() {
         (&of_text["tokens"], &of_text["ppl_per_word"]),
         (&of_split["tokens"], &of_split["ppl_per_word"])
     );
+    // An unknown word counts with its own letters.
+    let strange =
+        place.mae_reading("ein Donaudampfschiff\n", &plain, &["-", "--expert", "random", "--seed", "7"]);
+    let strange = &json(strange.succeeded())[0];
+    assert_eq!((&strange["unknown"], &strange["bytes"]), (&1.into(), &21.into()), "{strange}");
+    assert_eq!((&strange["expert"], &strange["seed"]), (&"random".into(), &7.into()), "{strange}");
     let piped = place.mae_reading(&text(9, 100), &plain, &["-"]);
     assert_eq!(json(piped.succeeded())[0]["ppl_per_word"], of_text["ppl_per_word"]);
 
@@ -75,6 +81,16 @@ fn from_a_text_to_perplexity_and_continuations() {
         &[],
     );
     assert_eq!(piped.succeeded().lines().count(), 3);
+    // 20 of 24 positions: the continuation is shorter, or the end of the prompt is read; all of it is printed.
+    let long = ["ein"; 20].join(" ");
+    let short = place.mae(&["continue", "run/checkpoint_best", "--json", "--prompt", &long], &[]);
+    let found = &json(short.succeeded())[0];
+    assert!(found["tokens"].as_array().unwrap().len() <= 4, "{found}");
+    assert!(found["text"].as_str().unwrap().starts_with(&long), "{found}");
+    assert!(short.stderr.contains("fewer than 50 new tokens"), "{}", short.stderr);
+    let cut = place.mae(&go_on[..2], &["--json", "--max-len", "6", "--prompt", &long]);
+    assert!(json(cut.succeeded())[0]["text"].as_str().unwrap().starts_with(&long), "{}", cut.stdout);
+    assert!(cut.stderr.contains("the last 18 tokens are read"), "{}", cut.stderr);
 
     let average = ["average", "run", "--num-epoch-checkpoints", "2", "--output", "mean"];
     place.mae(&average, &[]).succeeded();
@@ -112,6 +128,10 @@ fn mistakes_are_told() {
         (&["eval-lm", model, "--data", "pairs"], &["parallel text", "--only-source"]),
         (&["eval-lm", model, "--data", "bin", "--tokens-per-sample", "25"], &["24 positions"]),
         (&["eval-lm", model, "--data", "bin", "--context-window", "24"], &["context-window = 24"]),
+        (
+            &["train", "bin", "--recipe", "lm.toml", "--valid-subset", "dev"],
+            &["bin/dev.idx", "test, train, valid"],
+        ),
         (
             &["eval-lm", model, "--data", "bin", "--split", "dev"],
             &["bin/dev.idx", "the splits of this folder are test, train, valid"],

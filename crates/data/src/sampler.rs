@@ -62,6 +62,8 @@ pub struct BatchSampler {
     /// The sentences in use, in order.
     used: Vec<u32>,
     skipped: Tally,
+    /// Target tokens of those.
+    skipped_tokens: u64,
     options: SamplerOptions,
     /// The batches of every epoch, where they are made once.
     frozen: Option<Vec<Vec<u32>>>,
@@ -94,12 +96,14 @@ impl BatchSampler {
             ));
         }
         let (mut used, mut skipped) = (Vec::with_capacity(part.len()), Tally::default());
+        let mut skipped_tokens = 0;
         for &i in part {
             let (src, tgt) = lengths[i as usize];
             if src <= max_src && tgt <= max_tgt {
                 used.push(i);
             } else {
                 skipped.add(u64::from(i) + 1);
+                skipped_tokens += u64::from(tgt);
             }
         }
         if skipped.count > 0 && options.too_long == TooLong::Error {
@@ -113,7 +117,7 @@ impl BatchSampler {
                 examples: skipped.examples.iter().map(example).collect::<Vec<_>>().join(", "),
             });
         }
-        Ok(Self { lengths: lengths.to_vec(), used, skipped, options, frozen: None })
+        Ok(Self { lengths: lengths.to_vec(), used, skipped, skipped_tokens, options, frozen: None })
     }
 
     /// Makes fairseq's batches once and for all: from now on an epoch changes their order only. Batches are cut to a
@@ -146,6 +150,16 @@ impl BatchSampler {
     /// The pairs left out as too long, with the numbers (from 1) of the first few.
     pub fn skipped(&self) -> &Tally {
         &self.skipped
+    }
+
+    /// Target tokens of the pairs left out.
+    pub fn skipped_tokens(&self) -> u64 {
+        self.skipped_tokens
+    }
+
+    /// Target tokens of the pairs in use.
+    pub fn target_tokens(&self) -> u64 {
+        self.used.iter().map(|&i| u64::from(self.lengths[i as usize].1)).sum()
     }
 
     /// Number of sentences in use.

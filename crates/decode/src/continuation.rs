@@ -64,11 +64,12 @@ impl Text<'_> {
     }
 }
 
-/// Continues every prompt until its line ends or it has as many new tokens as wanted. All of them are computed together.
+/// Continues every prompt until its line ends, it has as many new tokens as wanted, or the model has no more positions. All
+/// of them are computed together.
 ///
 /// # Panics
 ///
-/// If a prompt and its new tokens have no room in the model's positions.
+/// If a prompt has as many tokens as the model has positions, so that there is none for a new token.
 pub fn continue_texts(
     model: &LanguageModel,
     prompts: &[Prompt],
@@ -80,7 +81,9 @@ pub fn continue_texts(
     if prompts.is_empty() || options.max_len == 0 {
         return Ok(found);
     }
-    let room = Room { rows: prompts.len(), steps: longest + options.max_len };
+    let positions = model.config().max_positions;
+    assert!(longest < positions, "a prompt of {longest} tokens, the model has {positions} positions");
+    let room = Room { rows: prompts.len(), steps: positions.min(longest + options.max_len) };
     let mut state: LmState = model.state(room);
     model.start(&mut state, prompts.len());
     let begin = |(index, prompt)| Text { index, prompt, found: Continuation::default() };
@@ -105,7 +108,8 @@ pub fn continue_texts(
                 );
                 text.found.tokens.push(token);
                 text.found.log_probs.push(log_prob);
-                ended = token == EOS || text.found.tokens.len() == options.max_len;
+                let full = text.found.tokens.len() == options.max_len || at + 1 == room.steps;
+                ended = token == EOS || full;
             }
             if ended {
                 found[text.index] = text.found;

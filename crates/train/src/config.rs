@@ -12,7 +12,7 @@ use mae_model::{Config, ModelConfig, groups};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use self::layers::{arch, merge, merged, table_of, unknown_keys, wrong_value};
+use self::layers::{arch, merge, merged, positions_of_blocks, table_of, unknown_keys, wrong_value};
 pub use self::layers::{assignment, suggestion, task};
 use crate::{Error, Result};
 
@@ -36,7 +36,7 @@ pub struct TrainConfig {
     pub min_lr: f64,
     /// Highest rate of `cosine`.
     pub max_lr: f64,
-    /// Updates of the first period of `cosine`.
+    /// Updates of the first period of `cosine`; 0: from the warm-up to `max_update`.
     pub lr_period_updates: u64,
     /// Each period of `cosine` is so many times as long as the one before.
     pub t_mult: f64,
@@ -216,7 +216,7 @@ impl Default for TrainConfig {
             warmup_init_lr: 1e-7,
             min_lr: 1e-9,
             max_lr: 1.0,
-            lr_period_updates: 100_000,
+            lr_period_updates: 0,
             t_mult: 1.0,
             lr_shrink: 1.0,
             momentum: 0.99,
@@ -274,6 +274,9 @@ impl<C: Config> RunConfig<C> {
         let mut base = Table::new();
         base.insert("model".into(), table_of(&C::named(arch)?));
         base.insert("train".into(), table_of(&TrainConfig::of(C::TASK)));
+        if C::TASK == Task::LanguageModeling {
+            merge(&mut base, &positions_of_blocks(&merged));
+        }
         let mut faults = Vec::new();
         unknown_keys("", &merged, &base, &mut faults);
         if !faults.is_empty() {
@@ -306,7 +309,11 @@ impl<C: Config> RunConfig<C> {
                 train.max_lr >= train.lr,
                 "train.max_lr must not be below train.lr, the lowest rate of cosine",
             );
-            require(train.lr_period_updates > 0, "train.lr_period_updates must be above 0");
+            require(
+                train.lr_period_updates > 0 || train.max_update > train.warmup_updates,
+                "train.lr_period_updates = 0 means the updates from train.warmup_updates to train.max_update: set that, too, \
+                 or give a number",
+            );
             require(train.t_mult >= 1.0, "train.t_mult must be at least 1");
             require(train.lr_shrink > 0.0, "train.lr_shrink must be above 0");
         }
@@ -382,7 +389,10 @@ mod tests {
         );
         for (text, fault) in [
             ("train.lr=fast", "`train.lr`: invalid type: string \"fast\", expected a number"),
-            ("train.max_tokens=-3", "`train.max_tokens`: invalid value: integer `-3`, expected a whole number"),
+            (
+                "train.max_tokens=-3",
+                "`train.max_tokens`: invalid value: integer `-3`, expected a whole number",
+            ),
             ("model.norm=last", "`model.norm`: unknown variant `last`, expected"),
         ] {
             let error = refused(text);
@@ -395,17 +405,34 @@ mod tests {
     fn the_architecture_decides_what_keys_there_are() {
         let layers = |text: &str| [text.parse::<Table>().unwrap()];
         let lm = layers(
-            "[model]\narch = \"transformer_lm_tiny\"\n[train]\noptimizer = \"nag\"\nlr_scheduler = \"cosine\"",
+            "[model]\narch = \"transformer_lm_tiny\"\n[train]\noptimizer = \"nag\"\nlr_scheduler = \"cosine\"\nmax_update = 9999",
         );
         assert_eq!((task(&lm), task(&[])), (Task::LanguageModeling, Task::Translation));
         let config = RunConfig::<lm::LmConfig>::from_layers(&lm).unwrap();
         assert_eq!((config.train.optimizer, config.train.label_smoothing), (Optimizing::Nag, 0.0));
+        assert_eq!(config.model.max_positions, 512);
+        for (keys, positions) in [
+            ("[train]\ntokens_per_sample = 128", 128),
+            ("[train]\ntokens_per_sample = 600", 600),
+            ("[train]\ntokens_per_sample = 128\nsample_break_mode = \"eos\"", 512),
+            ("[train]\ntokens_per_sample = 128\n[model]\nmax_positions = 200", 200),
+        ] {
+            let over = keys.parse::<Table>().unwrap();
+            let config = RunConfig::<lm::LmConfig>::from_layers(&[lm[0].clone(), over]).unwrap();
+            assert_eq!(config.model.max_positions, positions, "{keys}");
+        }
         let wrong = layers(
-            "[model]\narch = \"transformer_lm_tiny\"\n[train]\ntokens_per_sample = 600\nmax_tokens = 599\n\
+            "[model]\narch = \"transformer_lm_tiny\"\nmax_positions = 500\n[train]\ntokens_per_sample = 600\nmax_tokens = 599\n\
              lr_scheduler = \"cosine\"\nmax_lr = 1e-9\nlabel_smoothing = 0.1",
         );
         let error = RunConfig::<lm::LmConfig>::from_layers(&wrong).unwrap_err().to_string();
-        for part in ["model.max_positions", "train.max_tokens", "train.max_lr", "train.label_smoothing"] {
+        for part in [
+            "model.max_positions",
+            "train.max_tokens",
+            "train.max_lr",
+            "train.label_smoothing",
+            "train.max_update",
+        ] {
             assert!(error.contains(part), "{part}: {error}");
         }
     }

@@ -64,6 +64,9 @@ impl fmt::Display for Diagnosis {
                 saved.display()
             )?;
         }
-        write!(f, ". Lower train.lr, set train.clip_norm, or look at these {samples}")
+        write!(
+            f,
+            ". Lower the learning rate (train.lr; the highest of cosine is train.max_lr), set train.clip_norm, or look at these {samples}"
+        )
     }
 }

@@ -20,6 +20,10 @@ pub enum Event {
     Skipped {
         /// How many.
         pairs: u64,
+        /// Their target tokens.
+        tokens: u64,
+        /// Target tokens of all, those left out counted.
+        of_tokens: u64,
         /// The numbers of the first few in the training set, from 1.
         examples: Vec<u64>,
     },

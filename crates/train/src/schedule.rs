@@ -52,7 +52,10 @@ impl Cosine {
             min_lr: config.lr,
             warmup_updates: config.warmup_updates,
             warmup_init_lr: config.warmup_init_lr,
-            period: config.lr_period_updates,
+            period: match config.lr_period_updates {
+                0 => config.max_update.saturating_sub(config.warmup_updates),
+                given => given,
+            },
             t_mult: config.t_mult,
             lr_shrink: config.lr_shrink,
         }

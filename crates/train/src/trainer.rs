@@ -62,6 +62,12 @@ pub enum Outcome {
     Interrupted,
 }
 
+/// Whether a line of `[train]` decides what a validation measures: scores from before and after a change do not compare.
+fn changes_scores(line: &str) -> bool {
+    let keys = ["tokens_per_sample", "sample_break_mode", "label_smoothing", "best_checkpoint_metric"];
+    line.split_once(" =").is_some_and(|(key, _)| keys.contains(&key))
+}
+
 impl<M: Model> Trainer<'_, M> {
     /// Trains, going on from `checkpoint_last` if there is one. `watch` sees every event.
     pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner<M>, Outcome)> {
@@ -92,7 +98,12 @@ impl<M: Model> Trainer<'_, M> {
         }
         let skipped = sampler.skipped();
         if skipped.count > 0 {
-            tell(Event::Skipped { pairs: skipped.count, examples: skipped.examples.clone() })?;
+            tell(Event::Skipped {
+                pairs: skipped.count,
+                tokens: sampler.skipped_tokens(),
+                of_tokens: sampler.skipped_tokens() + sampler.target_tokens(),
+                examples: skipped.examples.clone(),
+            })?;
         }
         let train = &self.config.train;
         if train.memory_check && self.reason_to_stop(&state).is_none() {
@@ -127,7 +138,11 @@ impl<M: Model> Trainer<'_, M> {
         let before = std::mem::replace(&mut state.train, train);
         let known: Vec<&str> = before.lines().collect();
         let changed = state.train.lines().filter(|line| !known.contains(line)).map(str::to_owned);
-        let (lines, what) = (changed.collect::<Vec<_>>(), self.resets.names());
+        let (lines, mut what) = (changed.collect::<Vec<_>>(), self.resets.names());
+        if state.best.is_some() && lines.iter().any(|line| changes_scores(line)) {
+            (state.best, state.stale) = (None, 0);
+            what.push("best score, which was measured otherwise");
+        }
         let events = [
             (!lines.is_empty()).then_some(Event::Changed { lines }),
             (!what.is_empty()).then_some(Event::Reset { what }),

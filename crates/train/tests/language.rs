@@ -202,3 +202,27 @@ fn fine_tuning_takes_the_weights() {
     let error = train(other.path(), &wrong, |_, _| {}).err().unwrap().to_string();
     assert!(error.contains("model.decoder_ffn_embed_dim is 24 there and 25 here"), "{error}");
 }
+
+#[test]
+fn scores_of_other_blocks_do_not_compare() {
+    let folder = tempfile::tempdir().unwrap();
+    train(folder.path(), &config("base", &["train.max_update=8"]), |_, _| {}).unwrap();
+    // What was the best before cannot be reached from here.
+    let state = folder.path().join("checkpoint_last/state.json");
+    let text = std::fs::read_to_string(&state).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    value["best"] = 0.001.into();
+    std::fs::write(&state, value.to_string()).unwrap();
+    let best_of = |extra: &[&str]| {
+        let (mut reset, mut best) = (false, None);
+        train(folder.path(), &config("base", extra), |event, _| match event {
+            Event::Reset { what } => reset = what.iter().any(|what| what.contains("best score")),
+            Event::Valid(valid) => best = best.or(Some(valid.is_best)),
+            _ => {}
+        })
+        .unwrap();
+        (reset, best.unwrap())
+    };
+    assert_eq!(best_of(&["train.max_update=10"]), (false, false));
+    assert_eq!(best_of(&["train.max_update=12", "train.sample_break_mode=eos"]), (true, true));
+}

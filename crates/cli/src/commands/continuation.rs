@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use mae_data::{EOS, UNK};
+use mae_data::EOS;
 use mae_decode::{Continuation, ContinueOptions, Prompt, Sampling, continue_texts};
 use mae_eval::translate::text;
 use mae_model::ExpertMode;
@@ -13,7 +13,7 @@ use mae_model::lm::LmFolder;
 use serde_json::json;
 
 use super::eval_lm::load;
-use super::generate::input::open;
+use super::generate::input::all_lines;
 use crate::device::DeviceArgs;
 use crate::outputs::unless_nobody_reads;
 
@@ -35,9 +35,10 @@ pub struct Args {
     /// Texts to continue, one per line (plain, .gz or .zst; `-` is standard input).
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
-    /// New tokens at most.
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    max_len: usize,
+    /// New tokens at most; of a long prompt the end is read then, so that there is room for them [default: 50, or what is
+    /// left of the model's positions].
+    #[arg(long, value_name = "N")]
+    max_len: Option<usize>,
     /// Draw tokens at random instead of taking the likeliest.
     #[arg(long)]
     sampling: bool,
@@ -66,6 +67,9 @@ pub struct Args {
     device: DeviceArgs,
 }
 
+/// New tokens where no number is asked for.
+const MAX_LEN: usize = 50;
+
 /// Texts that are continued together.
 const TOGETHER: usize = 32;
 
@@ -79,56 +83,86 @@ fn go_on(args: &Args) -> Result<()> {
     let folder = load(&args.model, &args.device)?;
     let positions = folder.model.config().max_positions;
     ensure!(
-        args.max_len < positions,
+        args.max_len.is_none_or(|max_len| max_len < positions),
         "--max-len {}: the model has {positions} positions, and a prompt needs at least one of them",
-        args.max_len
+        options.max_len
     );
     let lines = args.lines()?;
-    // The end of the line before the prompt is read, too.
-    let prompts = read(&folder, &lines, positions - args.max_len);
-    let several =
-        |prompt: &Prompt| (0..args.nbest).map(|rank| Prompt { rank, ..prompt.clone() }).collect::<Vec<_>>();
-    let all: Vec<Prompt> = prompts.iter().flat_map(several).collect();
+    let readings = read(&folder, &lines, args.max_len);
+    let several = |reading: &Reading| {
+        (0..args.nbest).map(|rank| Prompt { rank, ..reading.prompt.clone() }).collect::<Vec<_>>()
+    };
+    let all: Vec<Prompt> = readings.iter().flat_map(several).collect();
     let mut out = std::io::stdout().lock();
     for prompts in all.chunks(TOGETHER) {
         let found = continue_texts(&folder.model, prompts, &options, &ExpertMode::Mix)?;
         for (prompt, continuation) in prompts.iter().zip(&found) {
-            args.print(&mut out, &folder, (&lines[prompt.place as usize], prompt), continuation)?;
+            let place = prompt.place as usize;
+            args.print(&mut out, &folder, (&lines[place], &readings[place]), continuation)?;
         }
         out.flush()?;
     }
     Ok(())
 }
 
-/// Prompts as tokens, the last ones where there are more than `room`; what was cut or unknown is told.
-fn read(folder: &LmFolder, lines: &[String], room: usize) -> Vec<Prompt> {
+/// What the model reads of a line.
+struct Reading {
+    /// Tokens for which there is no room.
+    before: Vec<u32>,
+    prompt: Prompt,
+}
+
+/// Prompts as tokens. Where one is too long, its end is read, and there is room for `max_len` new tokens; without `max_len`,
+/// only where it leaves none at all. What was cut, shortened, unknown or left out is told.
+fn read(folder: &LmFolder, lines: &[String], max_len: Option<usize>) -> Vec<Reading> {
+    let positions = folder.model.config().max_positions;
+    let room = positions - max_len.unwrap_or(MAX_LEN.min(positions / 2));
     let segmenter = folder.codes.as_ref().map(|codes| codes.segmenters()[0].clone());
-    let (mut cut, mut unknown) = (0, 0);
-    let prompt = |(place, line): (usize, &String)| {
+    let (mut cut, mut short, mut unknown, mut ends) = (0, 0, 0, 0);
+    let reading = |(place, line): (usize, &String)| {
         let pieces = segmenter.as_ref().map_or(line.clone(), |segmenter| segmenter.segment_line(line));
-        let mut tokens = folder.dictionary.encode_line(&pieces);
-        tokens.retain(|&token| token != EOS);
-        unknown += tokens.iter().filter(|&&token| token == UNK).count();
-        let surplus = tokens.len().saturating_sub(room);
-        cut += usize::from(surplus > 0);
-        tokens.drain(..surplus);
-        Prompt { tokens, place: place as u32, rank: 0 }
+        let mut before = Vec::new();
+        unknown += folder.dictionary.encode_into(&pieces, &mut before);
+        let all = before.len();
+        before.retain(|&token| token != EOS);
+        // Every line has one, at its end.
+        ends += all - before.len() - 1;
+        let longest = if max_len.is_some() { room } else { positions - 1 };
+        let first = if before.len() > longest { before.len() - room } else { 0 };
+        let tokens = before.split_off(first);
+        cut += usize::from(first > 0);
+        short += usize::from(max_len.is_none() && tokens.len() + MAX_LEN > positions);
+        Reading { before, prompt: Prompt { tokens, place: place as u32, rank: 0 } }
     };
-    let prompts = lines.iter().enumerate().map(prompt).collect();
-    if cut > 0 {
-        eprintln!(
-            "mae: {cut} prompts are longer than the model's positions allow: of these, the last {room} tokens are read"
-        );
+    let readings = lines.iter().enumerate().map(reading).collect();
+    for (count, what) in [
+        (
+            cut,
+            format!(
+                "prompts are too long for the model's {positions} positions: of these, the last {room} tokens are read, so that there is room for {} new ones (--max-len)",
+                positions - room
+            ),
+        ),
+        (
+            short,
+            format!(
+                "prompts leave room for fewer than {MAX_LEN} new tokens in the model's {positions} positions"
+            ),
+        ),
+        (unknown, "tokens of the prompts are not in the dictionary and are read as <unk>".to_owned()),
+        (ends, "tokens </s> of the prompts are left out: a prompt is one line".to_owned()),
+    ] {
+        if count > 0 {
+            eprintln!("mae: {count} {what}");
+        }
     }
-    if unknown > 0 {
-        eprintln!("mae: {unknown} tokens of the prompts are not in the dictionary and are read as <unk>");
-    }
-    prompts
+    readings
 }
 
 impl Args {
     fn options(&self) -> Result<ContinueOptions> {
-        ensure!(self.max_len > 0 && self.nbest > 0, "--max-len and --nbest must be above 0");
+        let max_len = self.max_len.unwrap_or(MAX_LEN);
+        ensure!(max_len > 0 && self.nbest > 0, "--max-len and --nbest must be above 0");
         ensure!(
             self.temperature > 0.0 && self.temperature.is_finite(),
             "--temperature {}: must be above 0",
@@ -146,7 +180,7 @@ impl Args {
         );
         let sampling = Sampling { topk: self.sampling_topk, topp: self.sampling_topp };
         Ok(ContinueOptions {
-            max_len: self.max_len,
+            max_len,
             sampling: self.sampling.then_some(sampling),
             temperature: self.temperature,
             seed: self.seed,
@@ -156,19 +190,18 @@ impl Args {
 
     fn lines(&self) -> Result<Vec<String>> {
         let Some(path) = &self.source else { return Ok(self.prompt.clone()) };
-        let lines = open(path)?.collect::<mae_data::Result<Vec<String>>>();
-        lines.with_context(|| format!("--source {}", path.display()))
+        all_lines(path).with_context(|| format!("--source {}", path.display()))
     }
 
     fn print(
         &self,
         out: &mut impl Write,
         folder: &LmFolder,
-        (line, prompt): (&str, &Prompt),
+        (line, reading): (&str, &Reading),
         found: &Continuation,
     ) -> Result<()> {
         let join = |tokens: &[u32]| text(&folder.dictionary, folder.codes.as_ref(), tokens);
-        let whole = join(&[&prompt.tokens[..], &found.tokens].concat());
+        let whole = join(&[&reading.before[..], &reading.prompt.tokens, &found.tokens].concat());
         if self.json {
             let tokens: Vec<&str> =
                 found.tokens.iter().map(|&token| folder.dictionary.symbol(token)).collect();

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::generate::args::Which;
-use super::generate::input;
+use super::generate::input::all_lines;
 use crate::device::DeviceArgs;
 use crate::outputs::check_place;
 use crate::progress;
@@ -132,6 +132,10 @@ struct Report<'a> {
     text: Option<String>,
     tokens_per_sample: usize,
     context_window: usize,
+    sample_break_mode: BreakMode,
+    expert: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
     #[serde(flatten)]
     measure: &'a TextMeasure,
     bits_per_token: f64,
@@ -177,6 +181,15 @@ pub(super) fn load(path: &Path, device: &DeviceArgs) -> Result<LmFolder> {
     LmFolder::load(path, &device.open()?).with_context(|| format!("model {}", path.display()))
 }
 
+/// A text to read.
+pub(super) struct Opened {
+    pub(super) data: TextDataset,
+    /// For messages.
+    pub(super) name: String,
+    /// As it is, where it was not binarised before.
+    lines: Option<Vec<String>>,
+}
+
 /// Where a text comes from.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
@@ -187,26 +200,23 @@ pub(super) enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// The text for the model in `path`, and its name for messages. What was repaired is told.
-    pub(super) fn open(self, folder: &LmFolder, path: &Path) -> Result<(TextDataset, String)> {
+    /// The text for the model in `path`. What was repaired is told.
+    pub(super) fn open(self, folder: &LmFolder, path: &Path) -> Result<Opened> {
         match self {
             Self::Split(data, split) => {
                 let text = TextDataset::open(data, split)?;
                 if let Some(fault) = dictionary_fault("dictionaries", &folder.dictionary, &text.vocab) {
                     bail!("{} was not made for {}: {fault}", data.display(), path.display());
                 }
-                Ok((text, format!("{}: the split `{split}`", data.display())))
+                let name = format!("{}: the split `{split}`", data.display());
+                Ok(Opened { data: text, name, lines: None })
             }
             Self::Text(file) => {
                 let name = format!("the text {}", file.display());
-                let mut reader = input::open(file).with_context(|| name.clone())?;
-                let lines = reader.by_ref().collect::<mae_data::Result<Vec<String>>>();
-                let lines = lines.with_context(|| name.clone())?;
-                if !reader.issues().is_empty() {
-                    eprintln!("mae: {}: {}", reader.path().display(), reader.issues());
-                }
+                let lines = all_lines(file).with_context(|| name.clone())?;
                 let codes = folder.codes.as_ref();
-                Ok((TextDataset::from_lines(&lines, folder.dictionary.clone(), codes), name))
+                let data = TextDataset::from_lines(&lines, folder.dictionary.clone(), codes);
+                Ok(Opened { data, name, lines: Some(lines) })
             }
         }
     }
@@ -221,7 +231,7 @@ impl Source<'_> {
 }
 
 fn measure(args: &Args, folder: &LmFolder, source: Source<'_>) -> Result<()> {
-    let (data, name) = source.open(folder, &args.model)?;
+    let Opened { data, name, lines } = source.open(folder, &args.model)?;
     let blocks = args.blocks.cut(&data, &name, folder.model.config().max_positions)?;
     let options = blocks.options();
     let bar = progress::bar(blocks.tokens(), &source.label());
@@ -230,6 +240,7 @@ fn measure(args: &Args, folder: &LmFolder, source: Source<'_>) -> Result<()> {
     let found = log_probs(&folder.model, &blocks, max_tokens, &mode, |done| bar.set_position(done))?;
     bar.finish_and_clear();
     let measure = TextMeasure::of(&data, folder.codes.as_ref(), &found);
+    let measure = lines.iter().fold(measure, |measure, lines| measure.counted_in(lines));
     if let Some(path) = &args.log_probs {
         write_log_probs(path, &data, &found).with_context(|| format!("--log-probs {}", path.display()))?;
     }
@@ -244,6 +255,9 @@ fn measure(args: &Args, folder: &LmFolder, source: Source<'_>) -> Result<()> {
             text,
             tokens_per_sample: options.tokens_per_sample,
             context_window: options.context_window,
+            sample_break_mode: options.break_mode,
+            expert: args.expert.to_string(),
+            seed: matches!(args.expert, Which::Random).then_some(args.seed),
             measure: &measure,
             bits_per_token: bits(measure.tokens),
             ppl_per_token: ppl(measure.tokens),
@@ -256,24 +270,41 @@ fn measure(args: &Args, folder: &LmFolder, source: Source<'_>) -> Result<()> {
         };
         println!("{}", serde_json::to_string(&report)?);
     } else {
-        print(&source.label(), options, &measure, folder.codes.as_ref());
+        print(args, &source.label(), options, &measure, folder.codes.as_ref());
     }
     Ok(())
 }
 
-fn print(label: &str, options: BlockOptions, measure: &TextMeasure, codes: Option<&Segmentation>) {
+fn print(
+    args: &Args,
+    label: &str,
+    options: BlockOptions,
+    measure: &TextMeasure,
+    codes: Option<&Segmentation>,
+) {
     let TextMeasure { lines, tokens, unknown, .. } = measure;
+    let BlockOptions { tokens_per_sample, context_window, break_mode } = options;
+    let blocks = match break_mode {
+        BreakMode::None => format!("blocks of {tokens_per_sample}"),
+        BreakMode::Complete => format!("blocks of whole lines, up to {tokens_per_sample} tokens"),
+        BreakMode::Eos => "a block for each line".to_owned(),
+    };
+    let experts = match args.expert {
+        Which::Mix => String::new(),
+        Which::Random => format!(", random experts (seed {})", args.seed),
+        one => format!(", expert {one}"),
+    };
     println!(
-        "{label}: {tokens} tokens ({unknown} of them <unk>, ends of {lines} lines counted), blocks of {} with {} tokens of \
-         context",
-        options.tokens_per_sample, options.context_window
+        "{label}: {tokens} tokens ({unknown} of them <unk>, ends of {lines} lines counted), {blocks} with {context_window} \
+         tokens of context{experts}"
     );
+    let as_unknown = if *unknown > 0 && args.text.is_none() { ", unknown words as <unk>" } else { "" };
     let pieces = if codes.is_some() { ", pieces joined" } else { "" };
     for (unit, count, note) in [
         ("token", measure.tokens, String::new()),
         ("word", measure.words, format!(" ({} words{pieces})", measure.words)),
-        ("character", measure.characters, format!(" ({} characters)", measure.characters)),
-        ("byte", measure.bytes, format!(" ({} bytes)", measure.bytes)),
+        ("character", measure.characters, format!(" ({} characters{as_unknown})", measure.characters)),
+        ("byte", measure.bytes, format!(" ({} bytes{as_unknown})", measure.bytes)),
     ] {
         let (bits, ppl) = (measure.bits_per(count), measure.perplexity_per(count));
         println!("  loss {bits:.3} bits/{unit}, perplexity per {unit} {ppl:.2}{note}");

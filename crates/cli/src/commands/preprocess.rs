@@ -265,10 +265,17 @@ fn print(out: &mut impl Write, args: &Args, report: &PreprocessReport) -> std::i
     writeln!(out, "{report}")?;
     let destdir = args.destdir.display();
     match args.trainpref {
-        Some(_) if args.only_source => writeln!(
-            out,
-            "written to {destdir}; train on it with `mae train {destdir} --task language_modeling`"
-        ),
+        Some(_) if args.only_source => {
+            // A recipe whose bands fit the dictionary.
+            let recipe = match report.src_vocab {
+                60_001.. => "--recipe wiki103-mae7` (the paper's; wikitext2-mae7 is small)".to_owned(),
+                12_001.. => "--recipe wikitext2-mae7`".to_owned(),
+                types => {
+                    format!("--recipe wikitext2-mae7 --adaptive-softmax-cutoff {},{}`", types / 6, types / 2)
+                }
+            };
+            writeln!(out, "written to {destdir}; train on it with `mae train {destdir} {recipe}")
+        }
         Some(_) => writeln!(out, "written to {destdir}; train on it with `mae train {destdir}`"),
         None => writeln!(out, "written to {destdir}"),
     }

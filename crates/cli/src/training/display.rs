@@ -69,11 +69,13 @@ impl<'a> Display<'a> {
             Event::Changed { lines } => {
                 eprintln!("mae: this run goes on with other choices than before: {}", lines.join("; "));
             }
-            Event::Skipped { pairs, examples } => {
+            Event::Skipped { pairs, tokens, of_tokens, examples } => {
                 let some: Vec<String> = examples.iter().map(u64::to_string).collect();
+                let share = 100.0 * *tokens as f64 / *of_tokens as f64;
                 eprintln!(
-                    "mae: {pairs} training pairs or blocks are longer than train.max_tokens or model.max_positions and are left out \
-                     (numbers {}, …)",
+                    "mae: {pairs} training pairs or blocks with {tokens} target tokens ({share:.1} % of all) are longer than \
+                     train.max_tokens or model.max_positions and are left out (numbers {}, …); raise these, or cut a text \
+                     with --sample-break-mode none",
                     some.join(", ")
                 );
             }
@@ -98,6 +100,12 @@ impl<'a> Display<'a> {
                     "epoch {} update {}: valid loss {:.3} bits/token, nll {:.3}, ppl {:.2}",
                     valid.epoch, valid.num_updates, valid.loss, valid.nll_loss, valid.ppl
                 );
+                if valid.skipped > 0 {
+                    text.push_str(&format!(
+                        " ({} tokens; {} pairs or blocks are too long and left out)",
+                        valid.tokens, valid.skipped
+                    ));
+                }
                 if let Some(bleu) = valid.bleu {
                     text.push_str(&format!(", BLEU {bleu:.2}"));
                 }

@@ -62,8 +62,11 @@ fn part_of(part: f64, what: String) -> String {
     if part == 1.0 { what } else { format!("{} % of {what}", 100.0 * part) }
 }
 
-fn without_validation(folder: &Path, split: &str) {
-    eprintln!("mae: {} has no `{split}` set: training without validation", folder.display());
+/// The development set that a run has if nothing else is asked for; only this one may be missing.
+pub const VALID: &str = "valid";
+
+fn without_validation(folder: &Path) {
+    eprintln!("mae: {} has no `{VALID}` set: training without validation", folder.display());
 }
 
 /// Pairs of sentences, for translation.
@@ -80,10 +83,11 @@ impl Material for Pairs {
         let (folder, split) = (sets.folder, sets.valid);
         let (source, target) = sets.languages()?;
         let train = ParallelDataset::open(folder, "train", &source, &target)?;
-        let valid = if IndexedDataset::exists(folder.join(format!("{split}.{source}-{target}.{source}"))) {
+        let there = IndexedDataset::exists(folder.join(format!("{split}.{source}-{target}.{source}")));
+        let valid = if there || split != VALID {
             Some(ParallelDataset::open(folder, split, &source, &target)?)
         } else {
-            without_validation(folder, split);
+            without_validation(folder);
             None
         };
         Ok(Self { train, valid, codes: Segmentation::load(folder)? })
@@ -136,10 +140,10 @@ impl Material for Text {
         };
         let lines = TextDataset::open(folder, "train")?;
         let train = Blocks::new(lines.lines.clone(), options)?;
-        let valid = if IndexedDataset::exists(folder.join(split)) {
+        let valid = if IndexedDataset::exists(folder.join(split)) || split != VALID {
             Some(Blocks::new(TextDataset::open(folder, split)?.lines, options)?)
         } else {
-            without_validation(folder, split);
+            without_validation(folder);
             None
         };
         Ok(Self { lines, train, valid, codes: Segmentation::load(folder)? })

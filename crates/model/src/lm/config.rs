@@ -70,7 +70,8 @@ fn yes() -> bool {
     true
 }
 
-fn max_positions() -> usize {
+/// Positions of the architectures, where nothing else is asked for.
+pub fn max_positions() -> usize {
     512
 }
 

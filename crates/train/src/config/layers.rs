@@ -26,6 +26,17 @@ pub(super) fn arch(merged: &Table) -> Option<&str> {
     merged.get("model")?.get("arch")?.as_str()
 }
 
+/// A language model's positions, as a layer, where no layer sets them: what a block has. Where blocks end with lines, which may
+/// be longer than that, the architecture's, if they are more.
+pub(super) fn positions_of_blocks(merged: &Table) -> Table {
+    let train = |key: &str| merged.get("train").and_then(|train| train.get(key));
+    let Some(tokens) = train("tokens_per_sample").and_then(Value::as_integer) else { return Table::new() };
+    let full = train("sample_break_mode").is_none_or(|mode| mode.as_str() == Some("none"));
+    let least = if full { 0 } else { lm::config::max_positions() as i64 };
+    let positions = Table::from_iter([("max_positions".to_owned(), Value::Integer(tokens.max(least)))]);
+    Table::from_iter([("model".to_owned(), Value::Table(positions))])
+}
+
 /// Parses `key.path=value` into a table, for flags. What TOML cannot read is taken as text.
 pub fn assignment(text: &str) -> Result<Table> {
     let fault =

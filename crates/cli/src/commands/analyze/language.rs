@@ -5,7 +5,7 @@ use mae_eval::analysis::one_expert::evaluate_text;
 use mae_eval::analysis::text::{Text, analyse_text};
 
 use super::{Args, Found};
-use crate::commands::eval_lm::{Source, load};
+use crate::commands::eval_lm::{Opened, Source, load};
 use crate::progress;
 
 /// Everything there is to find.
@@ -24,7 +24,7 @@ pub(super) fn find(args: &Args) -> Result<Found> {
         (Some(text), _) => Source::Text(text),
         (None, data) => Source::Split(data.as_ref().context("--data is missing")?, args.split()),
     };
-    let (data, name) = source.open(&folder, &args.model)?;
+    let Opened { data, name, .. } = source.open(&folder, &args.model)?;
     let blocks = args.blocks.cut(&data, &name, config.max_positions)?;
     let text = Text { data: &data, codes: folder.codes.as_ref(), blocks: &blocks, max_tokens };
     let bar = progress::bar(blocks.tokens(), "Reading gates");

@@ -59,6 +59,17 @@ impl std::str::FromStr for Which {
     }
 }
 
+impl std::fmt::Display for Which {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Mix => f.write_str("mix"),
+            Self::Argmax => f.write_str("argmax"),
+            Self::Random => f.write_str("random"),
+            Self::Number(number) => number.fmt(f),
+        }
+    }
+}
+
 impl ModelArgs {
     /// How experts combine; refused where a model has no such experts.
     pub fn mode(&self, models: &Models) -> anyhow::Result<ExpertMode> {

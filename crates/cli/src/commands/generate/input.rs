@@ -207,6 +207,16 @@ pub fn open(path: &Path) -> mae_data::Result<LineReader> {
     }
 }
 
+/// All lines of a text; what was repaired is told.
+pub fn all_lines(path: &Path) -> anyhow::Result<Vec<String>> {
+    let mut reader = open(path)?;
+    let lines = reader.by_ref().collect::<mae_data::Result<Vec<String>>>()?;
+    if !reader.issues().is_empty() {
+        eprintln!("mae: {}: {}", reader.path().display(), reader.issues());
+    }
+    Ok(lines)
+}
+
 impl Lines {
     fn read(source: &Path, target: Option<&Path>, notes: &mut Notes) -> anyhow::Result<Self> {
         let mut src = open(source)?;

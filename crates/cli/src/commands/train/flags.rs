@@ -36,7 +36,7 @@ pub struct Flags {
     /// train.max_lr, of cosine
     #[arg(long)]
     max_lr: Option<f64>,
-    /// train.lr_period_updates, of cosine
+    /// train.lr_period_updates, of cosine; 0: up to --max-update
     #[arg(long)]
     lr_period_updates: Option<u64>,
     /// train.t_mult, of cosine
