@@ -1,4 +1,4 @@
-// Opens pages of `mae analyze`, `mae report`, `mae reproduce` and `mae transfer` in headless Chromium, light and dark, wide and
+// Opens pages of `mae analyze`, `mae report`, `mae reproduce` and `mae transfer` in headless Chromium, light and wide, dark and
 // narrow: no error, no request beyond the file, nothing wider than the window. Every table and chart shows the numbers of the
 // page's data, and the controls do what they say.
 //
@@ -16,6 +16,9 @@ const { checkReport, checkStudy } = require("./check_pages/charts.js");
 
 /** What tells a kind of page by its data, and what it must show. */
 const KINDS = [[(data) => data.analysis, checkAnalysis], [(data) => data.summary, checkReport], [(data) => data.tables, checkStudy]];
+
+/** Colours change nothing of what fits, so two looks are enough. */
+const LOOKS = [["light", 1280], ["dark", 390]];
 
 async function check(browser, file, shots, [scheme, width], faults) {
   const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme });
@@ -38,7 +41,7 @@ async function check(browser, file, shots, [scheme, width], faults) {
   await page.close();
 }
 
-function launch() {
+async function launch() {
   const { chromium } = require("playwright-core");
   return chromium.launch({
     executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
@@ -55,20 +58,17 @@ function end(words, code) {
   const files = process.argv.slice(2);
   const at = files.indexOf("--shots");
   const shots = at >= 0 ? files.splice(at, 2)[1] : null;
-  const browser = await launch().catch((error) => end("the browser does not start: " + error.message.split("\n")[0], 2));
-  if (files[0] === "--ready") end("Chromium " + browser.version(), 0);
+  const ready = files[0] === "--ready";
   if (files.length === 0) end("no page is named: node tools/check_pages.js page.html …", 2);
+  const missing = ready ? [] : files.filter((file) => !fs.statSync(file, { throwIfNoEntry: false })?.isFile());
+  if (missing.length > 0) end(missing.map((file) => `${file}: there is no such file`).join("\n"), 2);
+  const browser = await launch().catch((error) => end("the browser does not start: " + error.message.split("\n")[0], 2));
+  if (ready) end("Chromium " + browser.version(), 0);
   const faults = [];
   for (const file of files) {
-    if (!fs.statSync(file, { throwIfNoEntry: false })?.isFile()) {
-      faults.push(`${file}: there is no such file`);
-      continue;
-    }
-    for (const scheme of ["light", "dark"]) {
-      for (const width of [1280, 390]) {
-        await check(browser, file, shots, [scheme, width], faults).catch((error) =>
-          faults.push(`${file} (${scheme}, ${width} px): ${error.message.split("\n")[0]}`));
-      }
+    for (const [scheme, width] of LOOKS) {
+      await check(browser, file, shots, [scheme, width], faults).catch((error) =>
+        faults.push(`${file} (${scheme}, ${width} px): ${error.message.split("\n")[0]}`));
     }
   }
   await browser.close();
