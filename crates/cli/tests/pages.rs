@@ -94,22 +94,14 @@ fn pages_show_their_data_in_a_browser() {
     let pages: Vec<_> = pages.iter().map(|page| place.path(page)).chain([text.path("text.html")]).collect();
     assert_eq!(check_pages(&pages).as_deref(), Ok("5 pages are in order"));
 
-    // The checks can fail: pages without anything, with another number, without curves.
+    // The checks can fail: a page without anything, and one with other numbers and without curves.
     let page = std::fs::read_to_string(&pages[1]).unwrap();
-    let spoiled = [
-        ("empty.html", "<!doctype html><p>nothing".to_owned(), "is no page of mae"),
-        ("number.html", page.replace("String(value))", "String(value) + 1)"), "the summary: shows"),
-        ("curve.html", page.replace("importNode(parsed, true)", "importNode(parsed, false)"), "points of"),
-    ];
-    for (name, page, _) in &spoiled {
-        place.write(name, page);
-    }
-    let said = check_pages(&spoiled.each_ref().map(|(name, ..)| place.path(name))).unwrap_err();
-    for (name, _, part) in &spoiled {
-        assert!(
-            said.lines().any(|line| line.contains(name) && line.contains(part)),
-            "{name}, {part}: {said}"
-        );
+    let page = page.replace("String(value))", "String(value) + 1)");
+    place.write("spoiled.html", page.replace("importNode(parsed, true)", "importNode(parsed, false)"));
+    place.write("empty.html", "<!doctype html><p>nothing");
+    let said = check_pages(&["empty.html", "spoiled.html"].map(|name| place.path(name))).unwrap_err();
+    for part in ["is no page of mae", "the summary: shows", "points of smoothed loss"] {
+        assert!(said.contains(part), "{part}: {said}");
     }
     assert!(check_pages(&[place.path("nowhere.html")]).unwrap_err().contains("no such file"));
 }
