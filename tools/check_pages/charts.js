@@ -21,7 +21,7 @@ async function checkCharts(page, title, charts, fault) {
     await against.selectOption(chart.against);
     const drawn = await figure.locator("polyline").evaluateAll((all) => all.map((line) => line.points.numberOfItems));
     same(fault, `points of ${what}`, drawn, chart.series.map((series) => series.points.length));
-    same(fault, `title of ${what}`, await figure.locator("svg > title").textContent(), what);
+    same(fault, `title of ${what}`, await figure.locator("svg > title").allTextContents(), [what]);
   }
   await figure.locator("svg").hover({ position: { x: 200, y: 100 } });
   const read = await place.locator(".readout").innerText();
