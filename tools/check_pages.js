@@ -1,23 +1,29 @@
-// Opens pages of `mae analyze --html`, `mae report --html`, `mae reproduce` and `mae transfer` in headless Chromium, light and
-// dark, wide and narrow: no error, no request beyond the file, nothing wider than the window; then uses their controls.
+// Opens pages of `mae analyze`, `mae report`, `mae reproduce` and `mae transfer` in headless Chromium, light and wide, dark and
+// narrow: no error, no request beyond the file, nothing wider than the window. Every table and chart shows the numbers of the
+// page's data, and the controls do what they say.
 //
 //   npm install playwright-core && node tools/check_pages.js page.html … [--shots DIR]
+//   node tools/check_pages.js --ready
 //
-// CHROMIUM names the browser (/usr/bin/chromium). With --shots, pictures of the whole pages are left in DIR.
+// CHROMIUM names the browser (/usr/bin/chromium). With --shots, pictures of the whole pages are left in DIR. --ready only says
+// whether the browser starts. The test `pages` of crates/cli makes pages of every kind and runs this on them.
 "use strict";
+const fs = require("fs");
 const path = require("path");
 const { pathToFileURL } = require("url");
-const { chromium } = require("playwright-core");
+const { checkAnalysis } = require("./check_pages/analysis.js");
+const { checkReport, checkStudy } = require("./check_pages/charts.js");
 
-const args = process.argv.slice(2);
-const at = args.indexOf("--shots");
-const shots = at >= 0 ? args.splice(at, 2)[1] : null;
-const faults = [];
+/** What tells a kind of page by its data, and what it must show. */
+const KINDS = [[(data) => data.analysis, checkAnalysis], [(data) => data.summary, checkReport], [(data) => data.tables, checkStudy]];
 
-async function check(browser, file, scheme, width) {
+/** Colours change nothing of what fits, so two looks are enough. */
+const LOOKS = [["light", 1280], ["dark", 390]];
+
+async function check(browser, file, shots, [scheme, width], faults) {
   const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme });
-  const where = `${file} (${scheme}, ${width} px)`;
-  const fault = (what) => faults.push(`${where}: ${what}`);
+  const fault = (what) => faults.push(`${file} (${scheme}, ${width} px): ${what}`);
+  page.setDefaultTimeout(5000);
   page.on("pageerror", (error) => fault(error.message));
   page.on("request", (request) => {
     if (!/^(file|blob|data):/.test(request.url())) fault("asks for " + request.url());
@@ -26,49 +32,45 @@ async function check(browser, file, scheme, width) {
   if (shots) await page.screenshot({ path: path.join(shots, `${path.basename(file, ".html")}-${scheme}-${width}.png`), fullPage: true });
   const wider = () => page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
   if (await wider() > 0) fault("is wider than the window");
-
-  // Every choice of every control can be shown.
-  const selects = await page.locator("select").count();
-  for (let i = 0; i < selects; i++) {
-    for (const value of await page.locator("select").nth(i).locator("option").evaluateAll((all) => all.map((o) => o.value))) {
-      await page.locator("select").nth(i).selectOption(value);
-    }
-  }
-  const sentences = page.locator(".list button");
-  if (await sentences.count() > 1) {
-    const shown = () => page.locator(".browser > div:last-child").innerText();
-    const before = await shown();
-    await sentences.nth(1).click();
-    if (await shown() === before) fault("another sentence shows the same gates");
-    await page.locator("input[type=search]").fill("no such words anywhere");
-    if (await sentences.count() !== 0) fault("the filter leaves sentences that do not match");
-  }
-  const chart = page.locator("figure.curves svg");
-  if (await chart.count() > 0) {
-    await chart.hover({ position: { x: 200, y: 100 } });
-    if (!/ at /.test(await page.locator(".readout").innerText())) fault("pointing at the chart reads no value");
-  }
-  for (const ending of await chart.count() > 0 ? ["SVG", "PNG"] : []) {
-    const saved = page.waitForEvent("download", { timeout: 5000 });
-    await page.getByText("Save as " + ending).click();
-    await saved.then((download) => {
-      if (!download.suggestedFilename().endsWith(ending.toLowerCase())) fault("saves " + download.suggestedFilename());
-    }, () => fault(`does not save as ${ending}`));
-  }
+  const text = await page.evaluate(() => document.getElementById("data")?.textContent ?? null);
+  const data = text === null ? null : JSON.parse(text);
+  const kind = data && KINDS.find(([is]) => is(data));
+  if (kind) await kind[1](page, data, fault);
+  else fault("is no page of mae: it holds no data of analyses, runs or studies");
   if (await wider() > 0) fault("is wider than the window after use");
   await page.close();
 }
 
-(async () => {
-  const browser = await chromium.launch({
+async function launch() {
+  const { chromium } = require("playwright-core");
+  return chromium.launch({
     executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
     args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"],
   });
-  for (const file of args) {
-    for (const scheme of ["light", "dark"]) for (const width of [1280, 390]) await check(browser, file, scheme, width);
+}
+
+function end(words, code) {
+  (code === 0 ? console.log : console.error)(words);
+  process.exit(code);
+}
+
+(async () => {
+  const files = process.argv.slice(2);
+  const at = files.indexOf("--shots");
+  const shots = at >= 0 ? files.splice(at, 2)[1] : null;
+  const ready = files[0] === "--ready";
+  if (files.length === 0) end("no page is named: node tools/check_pages.js page.html …", 2);
+  const missing = ready ? [] : files.filter((file) => !fs.statSync(file, { throwIfNoEntry: false })?.isFile());
+  if (missing.length > 0) end(missing.map((file) => `${file}: there is no such file`).join("\n"), 2);
+  const browser = await launch().catch((error) => end("the browser does not start: " + error.message.split("\n")[0], 2));
+  if (ready) end("Chromium " + browser.version(), 0);
+  const faults = [];
+  for (const file of files) {
+    for (const [scheme, width] of LOOKS) {
+      await check(browser, file, shots, [scheme, width], faults).catch((error) =>
+        faults.push(`${file} (${scheme}, ${width} px): ${error.message.split("\n")[0]}`));
+    }
   }
   await browser.close();
-  faults.forEach((fault) => console.error(fault));
-  console.log(faults.length === 0 ? `${args.length} pages are in order` : `${faults.length} faults`);
-  process.exit(faults.length === 0 && args.length > 0 ? 0 : 1);
+  end(faults.concat(faults.length === 0 ? `${files.length} pages are in order` : `${faults.length} faults`).join("\n"), faults.length === 0 ? 0 : 1);
 })();

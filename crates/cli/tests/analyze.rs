@@ -171,4 +171,29 @@ fn mistakes_with_runs_are_named() {
     assert!(short.success && !short.out.contains("0 s"), "{}", short.out);
     place.write("two/log.jsonl", "");
     place.refuse("report two", &["two/log.jsonl", "no update"]);
+    place.write("two/log.jsonl", "epoch 1\n\n| loss 8.1\n");
+    place.refuse("report two", &["two/log.jsonl cannot be read", "not JSON objects: 2 (line 1, 3)"]);
+    place.refuse("report two --html one", &["cannot write one: it is a folder"]);
+    place.refuse("report two --svg no/x.svg", &["no folder no"]);
+    place.refuse("report two --svg x.png", &["--svg x.png", ".svg", "Save as PNG"]);
+}
+
+/// Neither a chart that cannot be drawn nor a run that cannot be read costs the rest.
+#[test]
+fn what_can_be_reported_is_reported() {
+    let place = two_runs();
+    let done = place.mae("report one two --svg x.svg --curve bleu --html page.html --json", "");
+    assert!(!done.success && done.err.contains("no run has logged BLEU"), "{}", done.err);
+    assert_eq!(data_of(&read(&place, "page.html"))["runs"].as_array().unwrap().len(), 2);
+    assert!(done.out.contains("\"best_dev_loss\":6.25") && !place.path("x.svg").exists());
+
+    std::fs::create_dir(place.path("young")).unwrap();
+    place.write("two/log.jsonl", "garbage\n");
+    let done = place.mae("report one young two --html page.html", "");
+    assert!(done.success && done.out.contains("6.250 at 4"), "{}", done.err);
+    for part in ["left out: young holds no log.jsonl", "left out: two/log.jsonl cannot be read", "(line 1)"] {
+        assert!(done.err.contains(part), "{part}: {}", done.err);
+    }
+    assert_eq!(data_of(&read(&place, "page.html"))["runs"].as_array().unwrap().len(), 1);
+    place.refuse("report young two", &["young holds no log.jsonl", "two/log.jsonl cannot be read"]);
 }

@@ -68,14 +68,7 @@ pub fn for_each_batch(
     data: &ParallelDataset,
     mut see: impl FnMut(&PackedBatch, &[BatchGates]),
 ) -> Result<u64> {
-    let positions = model.config().max_positions as u32;
-    let options = SamplerOptions {
-        max_tokens: positions.max(4096),
-        max_positions: Some((positions, positions)),
-        too_long: TooLong::Skip,
-        ..SamplerOptions::default()
-    };
-    let sampler = BatchSampler::new(&data.lengths(), options)?;
+    let sampler = sampler(model, data)?;
     let device = model.params().device();
     for ids in sampler.ordered(Order::Given) {
         let packed = PackedBatch::from_pairs(data, &ids);
@@ -89,6 +82,23 @@ pub fn for_each_batch(
         see(&packed, &gates);
     }
     Ok(sampler.skipped().count)
+}
+
+/// How many pairs [`for_each_batch`] reads.
+pub(crate) fn pairs_read(model: &Translator, data: &ParallelDataset) -> Result<u64> {
+    Ok(sampler(model, data)?.sentences() as u64)
+}
+
+/// Batches of all pairs that the model has positions for.
+fn sampler(model: &Translator, data: &ParallelDataset) -> Result<BatchSampler> {
+    let positions = model.config().max_positions as u32;
+    let options = SamplerOptions {
+        max_tokens: positions.max(4096),
+        max_positions: Some((positions, positions)),
+        too_long: TooLong::Skip,
+        ..SamplerOptions::default()
+    };
+    Ok(BatchSampler::new(&data.lengths(), options)?)
 }
 
 /// The gates of every attention; empty for systems without gates.

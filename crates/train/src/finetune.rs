@@ -51,11 +51,15 @@ pub fn load<M: Model>(path: &Path, model: &mut M, text: &TextSide) -> Result<Gat
 
 /// Keys that decide what parameters there are and what they compute, where they differ.
 fn config_faults<C: Config>(theirs: &C, ours: &C) -> Vec<String> {
+    // Also what gates read: they were trained on that, and would say nothing sensible of something else.
     let gate_keys = |c: &C| {
         let mixture = c.mixture();
         vec![
             ("mixture.dropped_heads", mixture.dropped_heads.to_string()),
             ("mixture.gate_hidden", mixture.gate_hidden.to_string()),
+            ("mixture.decoder_gate", format!("{:?}", mixture.decoder_gate).to_lowercase()),
+            ("mixture.gate_window", mixture.gate_window.to_string()),
+            ("mixture.cross_gate", format!("{:?}", mixture.cross_gate).to_lowercase()),
         ]
     };
     let fault = |(key, theirs, ours): (&str, String, String)| {

@@ -208,6 +208,31 @@ fn what_does_not_fit_is_told_all_at_once() {
     assert!(base.unwrap_err().to_string().contains("--system mae3"));
 }
 
+/// Gates that are taken over go on reading what they were trained on; new ones may read anything.
+#[test]
+fn gates_that_would_read_something_else_are_refused() {
+    let [gated, plain] = ["mae", "base"].map(|system| {
+        let folder = tempfile::tempdir().unwrap();
+        run(folder.path(), &config(system, &["train.max_update=1"]));
+        folder
+    });
+    for (key, theirs, ours) in
+        [("decoder_gate", "causal", "whole"), ("cross_gate", "query", "source"), ("gate_window", "0", "5")]
+    {
+        let other = config("mae", &[&format!("model.mixture.{key}={ours}")]);
+        let load = |folder: &tempfile::TempDir| {
+            let from = folder.path().join("checkpoint_last");
+            mae_train::finetune::load(&from, &mut learner(&other).model, &common::text())
+        };
+        let error = load(&gated).unwrap_err().to_string();
+        let part = format!(
+            "model.mixture.{key} is {theirs} there and {ours} here: --set model.mixture.{key}={theirs}"
+        );
+        assert!(error.contains(&part), "{part}: {error}");
+        assert_eq!(load(&plain).unwrap(), mae_train::finetune::Gates::Uniform);
+    }
+}
+
 #[test]
 fn resets_have_fairseqs_meaning() {
     let resets =

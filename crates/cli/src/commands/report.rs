@@ -1,25 +1,26 @@
 //! `mae report`: training runs side by side.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use mae_model::folder::write_aside;
 use serde::Serialize;
 
 use crate::columns::{duration, print_columns};
-use crate::outputs::unless_nobody_reads;
+use crate::outputs::{check_place, unless_nobody_reads};
 use crate::page::charts::PageChart;
 use crate::page::{self, page};
 use crate::runs::changes::{Change, changes};
 use crate::runs::chart::draw;
 use crate::runs::curves::{Against, Curve};
-use crate::runs::{Run, Summary, read_all};
+use crate::runs::{Run, Summary, read_those_there};
 
 /// See training runs side by side: losses, BLEU, gate entropy, speed, and what their configurations differ in.
 ///
-/// Reads log.jsonl and run.toml of each run's folder, also while it is training.
+/// Reads log.jsonl and run.toml of each run's folder, also while it is training. Runs that cannot be read, or have logged
+/// nothing yet, are left out with a note.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mae report runs/base runs/mae7 --html runs.html
@@ -33,7 +34,7 @@ pub struct Args {
     /// Write a page to look at (aside, then renamed).
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write one chart for a paper (aside, then renamed).
+    /// Write one chart for a paper as SVG (aside, then renamed).
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// What the chart shows.
@@ -81,7 +82,8 @@ const NOTE: &str = "Losses in bits per target token, label smoothing included; t
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let runs = read_all(&args.runs)?;
+    args.check_places()?;
+    let runs = args.read_runs()?;
     let summaries: Vec<Summary> = runs.iter().map(Run::summary).collect();
     let changes = changes(&runs);
     let mut text = Vec::new();
@@ -92,20 +94,53 @@ pub fn run(args: Args) -> Result<ExitCode> {
         print(&mut text, &runs, &table(&summaries), &changes)?;
     }
     let printed = std::io::stdout().write_all(&text);
-    if let Some(path) = &args.svg {
-        let series = args.curve.series(&runs, args.against);
-        let Some(chart) = draw(&series, args.against.label(), args.curve.label()) else {
-            bail!("no run has logged {}; nothing to draw", args.curve.label());
-        };
+    // Each on its own: what cannot be written keeps nothing else from being written.
+    let chart = args.svg.as_deref().map(|path| args.write_chart(path, &runs));
+    let page = args.html.as_deref().map(|path| write_page(path, &page_data(&runs, &summaries, &changes)));
+    let faults: Vec<String> =
+        chart.into_iter().chain(page).filter_map(Result::err).map(|fault| format!("{fault:#}")).collect();
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    unless_nobody_reads(printed.context("cannot write to standard output"))
+}
+
+impl Args {
+    /// An error where files cannot be written because of their paths.
+    fn check_places(&self) -> Result<()> {
+        let is_svg =
+            |path: &PathBuf| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+        if let Some(path) = self.svg.as_ref().filter(|path| !is_svg(path)) {
+            bail!(
+                "--svg {}: charts are written as SVG, in files that end in .svg; for PNG, `Save as PNG` on the page of --html",
+                path.display()
+            );
+        }
+        check_place(self.svg.as_deref())?;
+        check_place(self.html.as_deref())
+    }
+
+    /// The runs that can be read; the others are told of.
+    fn read_runs(&self) -> Result<Vec<Run>> {
+        let (runs, unread) = read_those_there(&self.runs);
+        let unread: Vec<String> = unread.iter().map(|why| format!("{why:#}")).collect();
+        ensure!(!runs.is_empty(), "{}", unread.join("\n"));
+        unread.iter().for_each(|why| eprintln!("mae: a run is left out: {why}"));
+        Ok(runs)
+    }
+
+    fn write_chart(&self, path: &Path, runs: &[Run]) -> Result<()> {
+        let series = self.curve.series(runs, self.against);
+        let chart = draw(&series, self.against.label(), self.curve.label())
+            .with_context(|| format!("no run has logged {}; nothing to draw", self.curve.label()))?;
         write_aside(path, chart.svg.as_bytes())?;
         eprintln!("the chart is in {}", path.display());
+        Ok(())
     }
-    if let Some(path) = &args.html {
-        let html = page("Training runs", page::REPORT, &page_data(&runs, &summaries, &changes))?;
-        write_aside(path, html.as_bytes())?;
-        eprintln!("the page is in {}", path.display());
-    }
-    unless_nobody_reads(printed.context("cannot write to standard output"))
+}
+
+fn write_page(path: &Path, data: &PageData<'_>) -> Result<()> {
+    write_aside(path, page("Training runs", page::REPORT, data)?.as_bytes())?;
+    eprintln!("the page is in {}", path.display());
+    Ok(())
 }
 
 fn page_data<'a>(runs: &'a [Run], summaries: &[Summary], changes: &'a [Change]) -> PageData<'a> {

@@ -16,7 +16,8 @@ pub mod dots;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
+use mae_data::lines::Tally;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -83,14 +84,26 @@ pub struct Summary {
 
 /// Reads runs; those whose folders are called alike are named by their paths.
 pub fn read_all(folders: &[impl AsRef<Path>]) -> Result<Vec<Run>> {
-    let mut runs: Vec<Run> = folders.iter().map(|folder| read(folder.as_ref())).collect::<Result<_>>()?;
-    let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
-    for (run, folder) in runs.iter_mut().zip(folders) {
-        if names.iter().filter(|name| **name == run.name).count() > 1 {
-            run.name = folder.as_ref().display().to_string();
+    let (runs, unread) = read_those_there(folders);
+    unread.into_iter().next().map_or(Ok(runs), Err)
+}
+
+/// The runs that can be read, and why the others cannot.
+pub fn read_those_there(folders: &[impl AsRef<Path>]) -> (Vec<Run>, Vec<Error>) {
+    let (mut runs, mut unread) = (Vec::new(), Vec::new());
+    for folder in folders.iter().map(AsRef::as_ref) {
+        match read(folder) {
+            Ok(run) => runs.push((run, folder)),
+            Err(error) => unread.push(error),
         }
     }
-    Ok(runs)
+    let names: Vec<String> = runs.iter().map(|(run, _)| run.name.clone()).collect();
+    for (run, folder) in &mut runs {
+        if names.iter().filter(|name| **name == run.name).count() > 1 {
+            run.name = folder.display().to_string();
+        }
+    }
+    (runs.into_iter().map(|(run, _)| run).collect(), unread)
 }
 
 fn read(folder: &Path) -> Result<Run> {
@@ -102,19 +115,26 @@ fn read(folder: &Path) -> Result<Run> {
         );
     }
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let (mut events, mut damaged) = (Vec::new(), 0);
-    for line in String::from_utf8_lossy(&bytes).lines().filter(|line| !line.trim().is_empty()) {
+    let (mut events, mut damaged) = (Vec::new(), Tally::default());
+    let lines = String::from_utf8_lossy(&bytes);
+    for (number, line) in (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         match serde_json::from_str::<Value>(line) {
             Ok(event) if event.is_object() => events.push(event),
-            _ => damaged += 1,
+            _ => damaged.add(number),
         }
     }
     let (train, valid) = logged(&events);
     if train.is_empty() && valid.is_empty() {
-        bail!("{} tells of no update and no validation yet", path.display());
+        let path = path.display();
+        if damaged.count > 0 {
+            bail!(
+                "{path} cannot be read: lines that are not JSON objects: {damaged}, and no update among the others"
+            );
+        }
+        bail!("{path} tells of no update and no validation yet");
     }
     let mut notes = Vec::new();
-    if damaged > 0 {
+    if damaged.count > 0 {
         notes.push(format!("lines of log.jsonl that are not JSON objects, left out: {damaged}"));
     }
     let config = match std::fs::read_to_string(folder.join("run.toml")) {
@@ -249,7 +269,7 @@ mod tests {
         assert_eq!(at, [moment(5.0, 0.5, 2.0), moment(10.0, 1.0, 4.0), moment(15.0, 1.25, 10.0)]);
         assert_eq!(run.valid[0].at, moment(10.0, 1.0, 4.0));
         assert_eq!(run.train[2].numbers["update_ms"], 1200.0);
-        assert!(run.note.as_ref().unwrap().contains("not JSON objects, left out: 1"));
+        assert!(run.note.as_ref().unwrap().contains("not JSON objects, left out: 1 (line 6)"));
         let summary = run.summary();
         assert_eq!((summary.updates, summary.epochs, summary.seconds), (15, 1.25, 10.0));
         assert_eq!((summary.best_dev_loss, summary.best_dev_update), (Some(7.5), Some(10)));

@@ -27,7 +27,7 @@ use mae_model::Translator;
 use mae_train::Result;
 use serde::Serialize;
 
-use crate::gates::for_each_batch;
+use crate::gates::{for_each_batch, pairs_read};
 use collapse::{Sharing, Verdict};
 use pmi::Association;
 use study::Study;
@@ -168,7 +168,7 @@ pub fn analyse(
     options: Options,
     mut progress: impl FnMut(u64),
 ) -> Result<Analysis> {
-    let mut study = Study::new(model, data, codes, options);
+    let mut study = Study::new(model, (data, codes), options, pairs_read(model, data)?);
     let skipped = for_each_batch(model, data, |batch, gates| {
         study.add(batch, gates);
         progress(study.sentences());

@@ -16,8 +16,9 @@ pub(super) struct Study<'a> {
     options: Options,
     matrix: Vec<f32>,
     cross_reads_source: bool,
-    /// Distance between sentences that are kept.
-    stride: usize,
+    /// Sentence pairs that will be read, and how many of them are kept.
+    of: u64,
+    kept: u64,
     source_words: Words,
     target_words: Words,
     attentions: Vec<Gathered>,
@@ -26,12 +27,12 @@ pub(super) struct Study<'a> {
 }
 
 impl<'a> Study<'a> {
-    /// Nothing read yet.
+    /// Nothing read yet of `of` sentence pairs.
     pub(super) fn new(
         model: &Translator,
-        data: &'a ParallelDataset,
-        codes: Option<&'a Segmentation>,
+        (data, codes): (&'a ParallelDataset, Option<&'a Segmentation>),
         options: Options,
+        of: u64,
     ) -> Self {
         let config = model.config();
         Self {
@@ -40,7 +41,8 @@ impl<'a> Study<'a> {
             options,
             matrix: config.experts().matrix(),
             cross_reads_source: config.mixture.cross_gate == CrossGate::Source,
-            stride: data.len().div_ceil(options.sentences.max(1)).max(1),
+            of,
+            kept: of.min(options.sentences as u64),
             source_words: Words::default(),
             target_words: Words::default(),
             attentions: Vec::new(),
@@ -79,10 +81,8 @@ impl<'a> Study<'a> {
                 }
             }
         }
-        self.sentences += batch.sentences() as u64;
-        let kept = if gates.is_empty() { 0 } else { self.options.sentences };
-        for b in (0..batch.sentences()).filter(|&b| (batch.ids[b] as usize).is_multiple_of(self.stride)) {
-            if self.examples.len() < kept {
+        for b in 0..batch.sentences() {
+            if !gates.is_empty() && is_kept(self.sentences, self.kept, self.of) {
                 self.examples.push(Sentence {
                     number: u64::from(batch.ids[b]) + 1,
                     source: pieces(&self.data.src_vocab, batch.src_sentence(b)),
@@ -91,6 +91,7 @@ impl<'a> Study<'a> {
                     gates: gates.iter().map(|gate| rows_of(gate, batch, b)).collect(),
                 });
             }
+            self.sentences += 1;
         }
     }
 
@@ -122,6 +123,12 @@ impl<'a> Study<'a> {
     }
 }
 
+/// Whether number `i` (from 0) is among the `kept`, evenly spread, of `of`: the first, and each that begins another `kept`th
+/// part.
+fn is_kept(i: u64, kept: u64, of: u64) -> bool {
+    i * kept % of < kept
+}
+
 fn pieces(vocab: &Vocab, ids: &[u32]) -> Vec<String> {
     ids.iter().map(|&id| vocab.symbol(id).to_owned()).collect()
 }
@@ -134,4 +141,20 @@ fn rows_of(gate: &BatchGates, batch: &PackedBatch, b: usize) -> Vec<Vec<f32>> {
         (batch.tgt_starts[b] as usize, batch.tgt_starts[b + 1] as usize)
     };
     gate.rows().skip(start).take(end - start).map(rounded).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_asked_for_are_kept_evenly_spread() {
+        for (kept, of) in [(0, 7), (1, 7), (3, 7), (7, 7), (100, 150), (100, 199), (100, 6_750)] {
+            let numbers: Vec<u64> = (0..of).filter(|&i| is_kept(i, kept, of)).collect();
+            assert_eq!(numbers.len() as u64, kept, "of {of}");
+            assert_eq!(numbers.first(), (kept > 0).then_some(&0));
+            let apart = numbers.windows(2).map(|pair| pair[1] - pair[0]);
+            assert!(apart.into_iter().all(|apart| [of / kept, of.div_ceil(kept)].contains(&apart)));
+        }
+    }
 }
