@@ -23,7 +23,7 @@ const LOOKS = [["light", 1280], ["dark", 390]];
 async function check(browser, file, shots, [scheme, width], faults) {
   const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme });
   const fault = (what) => faults.push(`${file} (${scheme}, ${width} px): ${what}`);
-  page.setDefaultTimeout(5000);
+  page.setDefaultTimeout(30000);
   page.on("pageerror", (error) => fault(error.message));
   page.on("request", (request) => {
     if (!/^(file|blob|data):/.test(request.url())) fault("asks for " + request.url());
