@@ -382,7 +382,10 @@ mod tests {
         );
         for (text, fault) in [
             ("train.lr=fast", "`train.lr`: invalid type: string \"fast\", expected a number"),
-            ("train.max_tokens=-3", "`train.max_tokens`: invalid value: integer `-3`, expected a whole number"),
+            (
+                "train.max_tokens=-3",
+                "`train.max_tokens`: invalid value: integer `-3`, expected a whole number",
+            ),
             ("model.norm=last", "`model.norm`: unknown variant `last`, expected"),
         ] {
             let error = refused(text);

@@ -9,6 +9,7 @@ use anyhow::Result;
 use mae_eval::analysis::one_expert::Spread;
 use serde::Serialize;
 
+use super::agreement::remarks;
 use super::protocol::Test;
 use super::result::RunResult;
 use super::significance::Kept;
@@ -46,6 +47,8 @@ pub struct Comparison {
     pub baseline: String,
     /// The systems, in the order of the study.
     pub rows: Vec<Row>,
+    /// What keeps runs from being compared, or from being what the study says.
+    pub remarks: Vec<String>,
 }
 
 /// A system. Means and sample standard deviations are over seeds.
@@ -153,7 +156,9 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
         }
         rows.push(row);
     }
-    Ok(Comparison { score, baseline: study.baseline().to_owned(), rows })
+    let named = runs.iter().map(|run| (folder_name(&run.system, run.seed), run));
+    let remarks = remarks(&study.test()?, named);
+    Ok(Comparison { score, baseline: study.baseline().to_owned(), rows, remarks })
 }
 
 /// What a run is compared by.

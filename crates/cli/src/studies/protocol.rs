@@ -1,9 +1,13 @@
 //! How models of a study are measured.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use mae_data::moses::Lang;
 use mae_model::folder::Task;
 use serde::{Deserialize, Serialize};
+
+use crate::runs::changes::flat;
 
 /// How a test set is translated and scored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -89,7 +93,8 @@ impl Default for LanguageModel {
 }
 
 /// How a run's model is measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Test {
     /// By its translations.
     Translation(Translation),
@@ -104,6 +109,24 @@ impl Test {
             Self::Translation(test) => test.average,
             Self::LanguageModel(test) => test.average,
         }
+    }
+
+    /// The sets that are measured.
+    pub fn splits(&self) -> impl Iterator<Item = &str> {
+        let splits = match self {
+            Self::Translation(test) => std::slice::from_ref(&test.split),
+            Self::LanguageModel(test) => &test.splits,
+        };
+        splits.iter().map(String::as_str)
+    }
+
+    /// Everything that results depend on, key by key. Where the references lie does not matter: a study's folder keeps what
+    /// is in them.
+    pub fn keys(&self) -> BTreeMap<String, String> {
+        let text = toml::to_string(self).expect("protocols can always be written as TOML");
+        let mut keys = flat(&text).expect("TOML that was just written");
+        keys.remove("translation.reference");
+        keys
     }
 
     /// What it is for.
