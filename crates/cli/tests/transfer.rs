@@ -107,11 +107,14 @@ fn methods_and_parts() {
         assert!(shown.succeeded().contains(part), "{part}: {}", shown.stdout);
     }
     assert!(!shown.stdout.contains("50 %") && !shown.stdout.contains("Not done"), "{}", shown.stdout);
+    let none = place.mae(&["transfer", "--out", "out", "--table"], &["--fractions", "77"]);
+    assert!(none.failed().contains("out holds none of the runs"), "{}", none.stderr);
     // Asked for another set when all is done: said, and the table is of what was measured.
     let done = [&["--fractions", "25,100,25", "--split", "train"], &rates[..]].concat();
     let asked = place.mae(&args("out", &done), &[]);
     let said = "translation.split = \"valid\" (now \"train\")";
     assert!(asked.succeeded().contains(said) && asked.stderr.contains(said), "{}", asked.stderr);
+    assert!(asked.stdout.contains("BLEU of the valid set"), "{}", asked.stdout);
     let shown = place.mae(&["transfer", "--out", "out", "--table"], &[]);
     assert!(shown.succeeded().contains("valid set") && !shown.stdout.contains("train set"), "{shown:?}");
     // Another parent in the place of the first: nothing new is begun beside its runs.

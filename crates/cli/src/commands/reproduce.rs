@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use mae_model::folder::write_aside;
 use serde::Serialize;
 
+use crate::studies::agreement::remarks;
 use crate::studies::compare::{Comparison, compare, folder_name};
 use crate::studies::keys::each_once;
 use crate::studies::result::{Origin, RunResult};
@@ -102,7 +103,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         missing.retain(|(system, seed)| is_chosen(system) && has_seed(*seed));
     }
     let missing: Vec<String> = missing.iter().map(|(system, seed)| folder_name(system, *seed)).collect();
-    let mut comparison = compare(&study, out, &runs)?;
+    let remarks = remarks(&study.test()?, runs.iter().map(|run| (folder_name(&run.system, run.seed), run)));
+    // What the captions say is true of the numbers.
+    let study = study.as_measured(&runs)?;
+    let mut comparison = Comparison { remarks, ..compare(&study, out, &runs)? };
     if args.sitting.table {
         // Fewer rows, but the same baseline.
         comparison.rows.retain(|row| is_chosen(&row.system));
@@ -132,9 +136,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     sat.end(printed)
 }
 
-/// Results that are there, system by system in the order of the study, with seeds of any study; and systems and seeds of
-/// the study's runs that are not done.
-fn gather(study: &Study, out: &Path) -> Result<(Vec<RunResult>, Vec<(String, u64)>)> {
+/// Systems and seeds of runs that are not done.
+type Missing = Vec<(String, u64)>;
+
+/// Results that are there, system by system in the order of the study, with seeds of any study; and what is missing of the
+/// study.
+fn gather(study: &Study, out: &Path) -> Result<(Vec<RunResult>, Missing)> {
     let mut seeds: BTreeMap<&str, BTreeSet<u64>> = study
         .systems
         .iter()

@@ -17,7 +17,7 @@ use crate::studies::folder::{self, Found};
 use crate::studies::keys::each_once;
 use crate::studies::lock;
 use crate::studies::page::{PageTable, StudyPage};
-use crate::studies::protocol::Test;
+use crate::studies::protocol::{Test, Translation};
 use crate::studies::result::{Origin, RunResult};
 use crate::studies::sitting::{Sat, Sitting, SittingArgs};
 use crate::studies::transfer::{OWNED, Plan};
@@ -82,11 +82,14 @@ struct Record<'a> {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let (sat, plan, found, missing) = if args.sitting.table { args.what_is_there()? } else { args.work()? };
+    let (sat, mut plan, found, missing) =
+        if args.sitting.table { args.what_is_there()? } else { args.work()? };
     let results = folder::results(&found);
     let points = curves::points(&plan, &results);
-    let test = Test::Translation(plan.translation.clone());
-    let remarks = remarks(&test, results.iter().map(|(name, run)| (name.clone(), run)));
+    let asked = Test::Translation(plan.translation.clone());
+    let remarks = remarks(&asked, results.iter().map(|(name, run)| (name.clone(), run)));
+    // What the captions say is true of the numbers.
+    plan.translation = as_measured(&plan, &results)?;
     let record = Record {
         origin: Origin::here(),
         plan: &plan,
@@ -138,6 +141,14 @@ fn write(out: &Path, json: &str, svg: Option<&str>, html: &str) -> Result<()> {
     Ok(())
 }
 
+/// How the plan's models were measured.
+fn as_measured(plan: &Plan, results: &BTreeMap<String, RunResult>) -> Result<Translation> {
+    match Test::Translation(plan.translation.clone()).as_measured(results.values())? {
+        Test::Translation(test) => Ok(test),
+        Test::LanguageModel(_) => unreachable!("a protocol stays of its kind"),
+    }
+}
+
 /// What came of the sitting, the plan of the table, what the folder holds, and the names of runs that are not done.
 type Outcome = (Sat, Plan, Vec<Found>, Vec<String>);
 
@@ -170,12 +181,15 @@ impl Args {
     /// What the folder holds, of that what flags choose.
     fn what_is_there(&self) -> Result<Outcome> {
         let recorded = if self.plan.is_none() { folder::recorded_plan(&self.out)? } else { None };
-        let plan = recorded.map_or_else(|| Plan::load(self.plan.as_deref()), Ok)?;
+        let mut plan = recorded.map_or_else(|| Plan::load(self.plan.as_deref()), Ok)?;
         let mut found = folder::look(&self.out, &plan)?;
         ensure!(!found.is_empty(), "{} holds no run of a transfer study", self.out.display());
-        let mut narrow = plan.clone();
-        narrow.narrow_to(&found);
-        let mut plan = self.change(narrow)?;
+        plan.narrow_to(&found);
+        if self.plan.is_none() {
+            // No plan asks for anything else.
+            plan.translation = as_measured(&plan, &folder::results(&found))?;
+        }
+        let mut plan = self.change(plan)?;
         let wanted = |run: &Found| {
             let chosen = |(fraction, seed)| {
                 (self.fractions.is_empty() || self.fractions.contains(&fraction))
@@ -184,7 +198,12 @@ impl Args {
             (self.methods.is_empty() || self.methods.contains(&run.method)) && run.part.is_none_or(chosen)
         };
         found.retain(wanted);
-        ensure!(!found.is_empty(), "{} holds none of the runs that were asked for", self.out.display());
+        let parts_wanted = !self.fractions.is_empty() || !self.seeds.is_empty();
+        ensure!(
+            found.iter().any(|run| run.part.is_some() || !parts_wanted),
+            "{} holds none of the runs that were asked for",
+            self.out.display()
+        );
         plan.narrow_to(&found);
         let missing = found.iter().filter(|run| run.result.is_none()).map(|run| run.name.clone()).collect();
         Ok((Sat::default(), plan, found, missing))

@@ -44,9 +44,17 @@ pub fn changes(result: &RunResult, config: Option<Keys>, test: &Test, origins: &
         config.remove(PARENT_KEY);
     }
     let mut changes = changed(&result.config, &config);
-    changes.extend(changed(&result.measured, &test.keys()));
+    changes.extend(measured_otherwise(result, test));
     changes.extend(differing(&result.made_from, origins).iter().map(|part| format!("another {part}")));
     changes
+}
+
+/// How a run was measured, where that is not as `test` asks.
+fn measured_otherwise(result: &RunResult, test: &Test) -> Vec<String> {
+    let mut now = test.keys();
+    // Who does without sacreBLEU asks for less, not for something else.
+    now.retain(|key, value| key != "translation.language" || value != "\"\"");
+    changed(&result.measured, &now)
 }
 
 /// Refuses to go on with the half-done run in `folder` by other choices than it was begun with, for its result would be of
@@ -103,11 +111,11 @@ pub fn check_origins(out: &Path, now: &Origins) -> Result<()> {
 
 /// What keeps a table of these runs, by their names, from being what its caption says: one sentence each.
 pub fn remarks<'a>(test: &Test, runs: impl Iterator<Item = (String, &'a RunResult)> + Clone) -> Vec<String> {
-    let (now, mut remarks) = (test.keys(), Vec::new());
+    let mut remarks = Vec::new();
     let mut otherwise: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut parts: BTreeMap<&str, BTreeMap<&str, Vec<String>>> = BTreeMap::new();
     for (name, run) in runs {
-        let changes = changed(&run.measured, &now);
+        let changes = measured_otherwise(run, test);
         if !changes.is_empty() {
             otherwise.entry(changes.join(", ")).or_default().push(name.clone());
         }
@@ -117,7 +125,7 @@ pub fn remarks<'a>(test: &Test, runs: impl Iterator<Item = (String, &'a RunResul
     }
     for (changes, names) in otherwise {
         remarks.push(format!(
-            "Not measured as the study now asks: {}, with {changes}. Remove their folders to have them made again.",
+            "Not measured as the study now asks: {}, with {changes}. A run is made again when its folder is removed.",
             names.join(", ")
         ));
     }

@@ -87,7 +87,7 @@ impl Plan {
         }
     }
 
-    /// Leaves of it what is there, measured as it was.
+    /// Leaves of it what is there.
     pub fn narrow_to(&mut self, found: &[Found]) {
         self.methods.retain(|method| found.iter().any(|run| run.method == method.name));
         let parts: Vec<(f64, u64)> = found.iter().filter_map(|run| run.part).collect();
@@ -96,12 +96,6 @@ impl Plan {
             self.include(parts);
             self.fractions.sort_by(f64::total_cmp);
             self.seeds.sort_unstable();
-        }
-        let splits = found.iter().filter_map(|run| Some(&run.result.as_ref()?.translation.as_ref()?.split));
-        let mut splits: Vec<&String> = splits.collect();
-        splits.dedup();
-        if let [split] = splits[..] {
-            self.translation.split.clone_from(split);
         }
     }
 }

@@ -25,27 +25,23 @@ pub const PARENT: &str = "parent";
 /// What runs on this data are made from. Data of the wrong kind for `test` is refused.
 pub fn origins(sets: Sets<'_>, test: &Test, parent: Option<&Path>) -> Result<Origins> {
     let folder = sets.folder;
-    // The dictionaries, and the files of a set without their ends.
-    let (dictionaries, files): (Vec<u64>, Box<dyn Fn(&str) -> Vec<PathBuf> + '_>) = match test {
+    // What follows the name of a set in those of its files.
+    let (dictionaries, sides) = match test {
         Test::Translation(_) => {
             let (source, target) = sets.languages()?;
             let (of_source, of_target) = load_vocabs(folder, &source, &target)?;
-            let files = move |split: &str| {
-                let side = |language: &str| folder.join(format!("{split}.{source}-{target}.{language}"));
-                vec![side(&source), side(&target)]
-            };
-            (vec![of_source.fingerprint(), of_target.fingerprint()], Box::new(files))
+            let side = |language: &str| format!(".{source}-{target}.{language}");
+            (vec![of_source.fingerprint(), of_target.fingerprint()], vec![side(&source), side(&target)])
         }
         Test::LanguageModel(_) => {
-            let text = TextDataset::open(folder, "train")?;
-            (vec![text.vocab.fingerprint()], Box::new(|split| vec![folder.join(split)]))
+            (vec![TextDataset::open(folder, "train")?.vocab.fingerprint()], vec![String::new()])
         }
     };
     let mut hash = Fnv::default();
     dictionaries.iter().try_for_each(|dictionary| hash.write_all(&dictionary.to_le_bytes()))?;
     let mut origins = Origins::from([("dictionaries".to_owned(), hash.words())]);
     for split in ["train", sets.valid].into_iter().chain(test.splits()) {
-        let files = files(split);
+        let files: Vec<PathBuf> = sides.iter().map(|side| folder.join(format!("{split}{side}"))).collect();
         // Only the training set must be there; who measures another one says what is missing.
         let there = files.iter().all(IndexedDataset::exists);
         let fingerprint = if there || split == "train" {

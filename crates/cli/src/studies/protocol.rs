@@ -7,10 +7,11 @@ use mae_data::moses::Lang;
 use mae_model::folder::Task;
 use serde::{Deserialize, Serialize};
 
+use super::result::RunResult;
 use crate::runs::changes::flat;
 
 /// How a test set is translated and scored.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Translation {
     /// The set.
@@ -65,7 +66,7 @@ impl Translation {
 }
 
 /// How a language model is measured: fairseq's context window.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LanguageModel {
     /// The texts; the last one's perplexity stands beside the paper's.
@@ -93,7 +94,7 @@ impl Default for LanguageModel {
 }
 
 /// How a run's model is measured.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
     /// By its translations.
@@ -129,11 +130,43 @@ impl Test {
         keys
     }
 
+    /// The same with the choices that all of `results` were measured with, whatever is asked for now.
+    pub fn as_measured<'a>(&self, results: impl Iterator<Item = &'a RunResult> + Clone) -> Result<Self> {
+        let mut keys = self.keys();
+        for (key, value) in &mut keys {
+            let mut values = results.clone().map(|result| result.measured.get(key));
+            if let Some(Some(first)) = values.next()
+                && values.all(|value| value == Some(first))
+            {
+                value.clone_from(first);
+            }
+        }
+        let text: String = keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+        let mut measured: Self = toml::from_str(&text).context("`measured` of results")?;
+        if let (Self::Translation(measured), Self::Translation(test)) = (&mut measured, self) {
+            measured.reference.clone_from(&test.reference);
+        }
+        Ok(measured)
+    }
+
     /// What it is for.
     pub fn task(&self) -> Task {
         match self {
             Self::Translation(_) => Task::Translation,
             Self::LanguageModel(_) => Task::LanguageModeling,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_come_back_from_their_keys() {
+        let translation = Translation { lenpen: 0.6, reference: "test.en".into(), ..Translation::default() };
+        for test in [Test::Translation(translation), Test::LanguageModel(LanguageModel::default())] {
+            assert_eq!(test.as_measured(std::iter::empty()).unwrap(), test);
         }
     }
 }

@@ -12,6 +12,7 @@ use toml::Table;
 
 use super::keys::{Owned, check_name, refuse_owned, refuse_twice, train_keys, whole};
 use super::protocol::{LanguageModel, Test, Translation};
+use super::result::RunResult;
 use crate::recipes;
 
 macro_rules! studies {
@@ -140,6 +141,16 @@ impl Study {
             (None, Some(test)) => Ok(Test::LanguageModel(test.clone())),
             _ => bail!("say how models are measured: either [translation] or [language_model]"),
         }
+    }
+
+    /// The study as its results were measured, for captions.
+    pub fn as_measured(&self, results: &[RunResult]) -> Result<Self> {
+        let mut study = self.clone();
+        match self.test()?.as_measured(results.iter())? {
+            Test::Translation(test) => study.translation = Some(test),
+            Test::LanguageModel(test) => study.language_model = Some(test),
+        }
+        Ok(study)
     }
 
     /// The name of the system that the others are compared with.

@@ -16,11 +16,13 @@ pub fn results_that_do_not_fit(place: &Sandbox, only: &[&str]) {
             .unwrap();
     assert!(seed["comparison"]["rows"][0]["difference"]["mean"].is_f64(), "{seed}");
     assert_eq!(seed["runs"].as_array().unwrap().len(), 1);
-    // Another protocol.
+    // Another protocol; less of the same one is none.
+    let less = place.mae(only, &["--tokenised-only"]);
+    assert!(less.succeeded().contains("tokenised BLEU") && !less.stdout.contains("now asks"), "{less:?}");
     place.write("tiny.toml", STUDY.replace("beam = 2", "beam = 3"));
     let said = "base-1, base-2, mae7-1, mae7-2, with translation.beam = 2 (now 3)";
     let asked = place.mae(&args("out", &[]), &[]);
-    assert!(asked.succeeded().contains(said), "{}", asked.stdout);
+    assert!(asked.succeeded().contains(said) && asked.stdout.contains("Beam 2,"), "{}", asked.stdout);
     assert!(asked.stderr.contains("mae7-2 was made with translation.beam = 2 (now 3)"), "{}", asked.stderr);
     assert!(place.mae(only, &[]).succeeded().contains(said));
     assert!(std::fs::read_to_string(place.path("out/study.json")).unwrap().contains(said));
