@@ -101,6 +101,47 @@ fn methods_and_parts() {
     assert_eq!(point.unwrap()["seeds"], serde_json::json!([1, 2]));
     let shown = place.mae(&["transfer", "--out", "out", "--table"], &["--fractions", "25", "--seeds", "1"]);
     assert!(shown.succeeded().contains("25 %") && !shown.stdout.contains("Not done"), "{}", shown.stdout);
+    // Without flags, all that is there and no more.
+    let shown = place.mae(&["transfer", "--out", "out", "--table"], &[]);
+    for part in ["25 %", "100 %", "±", "valid set", "lowest development loss"] {
+        assert!(shown.succeeded().contains(part), "{part}: {}", shown.stdout);
+    }
+    assert!(!shown.stdout.contains("50 %") && !shown.stdout.contains("Not done"), "{}", shown.stdout);
+    let none = place.mae(&["transfer", "--out", "out", "--table"], &["--fractions", "77"]);
+    assert!(none.failed().contains("out holds none of the runs"), "{}", none.stderr);
+    // Asked for another set when all is done: said, and the table is of what was measured.
+    let done = [&["--fractions", "25,100,25", "--split", "train"], &rates[..]].concat();
+    let asked = place.mae(&args("out", &done), &[]);
+    let said = "translation.split = \"valid\" (now \"train\")";
+    assert!(asked.succeeded().contains(said) && asked.stderr.contains(said), "{}", asked.stderr);
+    assert!(asked.stdout.contains("BLEU of the valid set"), "{}", asked.stdout);
+    let shown = place.mae(&["transfer", "--out", "out", "--table"], &[]);
+    assert!(shown.succeeded().contains("valid set") && !shown.stdout.contains("train set"), "{shown:?}");
+    // Another parent in the place of the first: nothing new is begun beside its runs.
+    let weights = place.path("parent/checkpoint_best/model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    let mixed = place.mae(&args("out", &[&["--fractions", "10"], &rates[..]].concat()), &[]);
+    assert!(mixed.failed().contains("was made from another parent"), "{}", mixed.stderr);
+    assert!(!place.path("out/ftg-10pct-1").exists());
+}
+
+#[test]
+fn without_a_development_set_the_last_checkpoint_is_measured() {
+    let place = place();
+    for end in ["idx", "bin"] {
+        for side in ["de", "en"] {
+            std::fs::remove_file(place.path(&format!("ted/valid.de-en.{side}.{end}"))).unwrap();
+        }
+    }
+    let told = place.mae(&args("out", &["--methods", "ftg", "--fractions", "20", "--split", "train"]), &[]);
+    assert!(told.succeeded().contains("of the last checkpoint, for there was no validation"), "{told:?}");
+    let shown = place.mae(&["transfer", "--out", "out", "--table"], &[]);
+    for part in ["20 %", "train set", "the last checkpoint"] {
+        assert!(shown.succeeded().contains(part), "{part}: {}", shown.stdout);
+    }
+    assert!(!shown.stdout.contains("scratch") && !shown.stdout.contains("50 %"), "{}", shown.stdout);
 }
 
 #[test]
@@ -136,6 +177,18 @@ fn mistakes_are_told() {
     refused(&args("out", &["--fractions", "0"]), &["fraction 0", "per cent"]);
     refused(&args("out", &["--updates", "ftall=0"]), &["ftall", "max_update"]);
     refused(&args("out", &["--updates", "ftall"]), &["METHOD=N"]);
+    refused(&args("out", &["--methods", "noft", "--set", "train.speed=9"]), &["train.speed"]);
+    for (key, flag) in [
+        ("train.seed=2", "--seeds"),
+        ("train.subset=0.5", "--fractions"),
+        ("train.free=all", "--methods"),
+        ("train.max_update=9", "--updates"),
+        ("train.finetune_from_model=ted", "--parent"),
+    ] {
+        refused(&args("out", &["--methods", "noft", "--set", key]), &["--set", flag]);
+    }
+    refused(&["transfer", "--out", "nowhere", "--table"], &["nowhere"]);
+    refused(&["transfer", "--out", "ted", "--table"], &["ted holds no run of a transfer study"]);
     refused(
         &["transfer", "--parent", "ted", "--data", "ted", "--out", "out"],
         &["--parent ted", "config.toml"],

@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 use mae_model::folder::write_aside;
 use serde::Serialize;
 
+use crate::studies::agreement::remarks;
 use crate::studies::compare::{Comparison, compare, folder_name};
+use crate::studies::keys::each_once;
 use crate::studies::result::{Origin, RunResult};
 use crate::studies::runner::{Job, Work};
 use crate::studies::sitting::{Sat, Sitting, SittingArgs};
@@ -85,21 +87,31 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (Some(name), Some(out)) = (&args.study, &args.out) else { bail!("a study and --out are needed") };
-    let mut study = args.study(name)?;
+    let study = args.study(name)?;
     let mut chosen = study.clone();
     chosen.keep_only(&args.only)?;
     if !args.seeds.is_empty() {
-        chosen.seeds.clone_from(&args.seeds);
+        chosen.seeds = each_once(&args.seeds);
     }
-    let sat = if args.sitting.table {
-        study = chosen;
-        Sat::default()
-    } else {
-        args.sit(&chosen, out)?
-    };
+    let sat = if args.sitting.table { Sat::default() } else { args.sit(&chosen, out)? };
     // The table is that of all that is there, whoever made it.
-    let (runs, missing) = gather(&study, out)?;
-    let comparison = compare(&study, out, &runs)?;
+    let (mut runs, mut missing) = gather(&study, out)?;
+    let is_chosen = |name: &str| chosen.systems.iter().any(|system| system.name == name);
+    if args.sitting.table {
+        let has_seed = |seed: u64| args.seeds.is_empty() || args.seeds.contains(&seed);
+        runs.retain(|run| has_seed(run.seed));
+        missing.retain(|(system, seed)| is_chosen(system) && has_seed(*seed));
+    }
+    let missing: Vec<String> = missing.iter().map(|(system, seed)| folder_name(system, *seed)).collect();
+    let remarks = remarks(&study.test()?, runs.iter().map(|run| (folder_name(&run.system, run.seed), run)));
+    // What the captions say is true of the numbers.
+    let study = study.as_measured(&runs)?;
+    let mut comparison = Comparison { remarks, ..compare(&study, out, &runs)? };
+    if args.sitting.table {
+        // Fewer rows, but the same baseline.
+        comparison.rows.retain(|row| is_chosen(&row.system));
+        runs.retain(|run| is_chosen(&run.system));
+    }
     let record = Record {
         origin: Origin::here(),
         study: &study,
@@ -124,9 +136,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     sat.end(printed)
 }
 
-/// Results that are there, system by system in the order of the study, with seeds of any study; and the names of the
-/// study's runs that are not done.
-fn gather(study: &Study, out: &Path) -> Result<(Vec<RunResult>, Vec<String>)> {
+/// Systems and seeds of runs that are not done.
+type Missing = Vec<(String, u64)>;
+
+/// Results that are there, system by system in the order of the study, with seeds of any study; and what is missing of the
+/// study.
+fn gather(study: &Study, out: &Path) -> Result<(Vec<RunResult>, Missing)> {
     let mut seeds: BTreeMap<&str, BTreeSet<u64>> = study
         .systems
         .iter()
@@ -144,10 +159,9 @@ fn gather(study: &Study, out: &Path) -> Result<(Vec<RunResult>, Vec<String>)> {
     let (mut runs, mut missing) = (Vec::new(), Vec::new());
     for system in &study.systems {
         for &seed in &seeds[system.name.as_str()] {
-            let name = folder_name(&system.name, seed);
-            match RunResult::read(&out.join(&name))? {
+            match RunResult::read(&out.join(folder_name(&system.name, seed)))? {
                 Some(result) => runs.push(result),
-                None => missing.push(name),
+                None => missing.push((system.name.clone(), seed)),
             }
         }
     }
@@ -178,7 +192,7 @@ impl Args {
     /// Does what is missing; gives what went wrong.
     fn sit(&self, study: &Study, out: &Path) -> Result<Sat> {
         let Some(data) = &self.data else { bail!("--data is needed") };
-        let over = self.sitting.overrides()?;
+        let over = self.sitting.overrides(study::OWNED)?;
         let mut jobs = Vec::new();
         // All systems with one seed first: a table of one seed is worth more than one system with all.
         for &seed in &study.seeds {
@@ -189,11 +203,11 @@ impl Args {
                 jobs.push(Job { system: system.name.clone(), seed, name, work: Work::Train(layers) });
             }
         }
-        std::fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
         let languages = self.sitting.languages();
         let sitting = Sitting {
             sets: Sets { folder: data, languages, valid: "valid" },
             out,
+            parent: None,
             test: &study.test()?,
             args: &self.sitting,
         };

@@ -5,19 +5,22 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use mae_model::folder::{Task, write_aside};
 use mae_train::{TrainConfig, finetune};
 use serde::Serialize;
 
 use crate::columns::print_columns;
+use crate::studies::agreement::remarks;
 use crate::studies::curves::{self, Point};
+use crate::studies::folder::{self, Found};
+use crate::studies::keys::each_once;
 use crate::studies::lock;
 use crate::studies::page::{PageTable, StudyPage};
-use crate::studies::protocol::Test;
+use crate::studies::protocol::{Test, Translation};
 use crate::studies::result::{Origin, RunResult};
 use crate::studies::sitting::{Sat, Sitting, SittingArgs};
-use crate::studies::transfer::Plan;
+use crate::studies::transfer::{OWNED, Plan};
 use crate::training::material::{Material, Pairs, Sets};
 
 /// Fit a trained model to other data by the paper's methods, on parts of that data: its section 5.2.
@@ -71,30 +74,37 @@ struct Record<'a> {
     origin: Origin,
     plan: &'a Plan,
     points: &'a [Point],
+    /// What keeps runs from being compared, or from being what the plan says.
+    remarks: &'a [String],
     missing: &'a [String],
     runs: &'a BTreeMap<String, RunResult>,
 }
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let (whole, chosen) = args.plans()?;
-    let sat = if args.sitting.table { Sat::default() } else { args.sit(&chosen)? };
-    let names = |plan: &Plan| plan.cells().iter().map(|cell| cell.name()).collect::<Vec<_>>();
-    let wanted = names(&chosen);
-    let plan = if args.sitting.table { chosen } else { whole };
-    let mut results = BTreeMap::new();
-    for name in names(&plan) {
-        if let Some(result) = RunResult::read(&args.out.join(&name))? {
-            results.insert(name, result);
-        }
-    }
-    let missing: Vec<String> = wanted.into_iter().filter(|name| !results.contains_key(name)).collect();
+    let (sat, mut plan, found, missing) =
+        if args.sitting.table { args.what_is_there()? } else { args.work()? };
+    let results = folder::results(&found);
     let points = curves::points(&plan, &results);
-    let record =
-        Record { origin: Origin::here(), plan: &plan, points: &points, missing: &missing, runs: &results };
+    let asked = Test::Translation(plan.translation.clone());
+    let remarks = remarks(&asked, results.iter().map(|(name, run)| (name.clone(), run)));
+    // What the captions say is true of the numbers.
+    plan.translation = as_measured(&plan, &results)?;
+    let record = Record {
+        origin: Origin::here(),
+        plan: &plan,
+        points: &points,
+        remarks: &remarks,
+        missing: &missing,
+        runs: &results,
+    };
     let json = serde_json::to_string_pretty(&record)?;
     let (table, costs) = (curves::table(&plan, &points), curves::costs(&plan, &points));
-    let notes = notes(&plan, &missing);
+    let mut notes = curves::notes(&plan, results.values());
+    notes.extend(remarks.iter().cloned());
+    if !missing.is_empty() {
+        notes.push(format!("Not done yet ({}): {}.", missing.len(), missing.join(", ")));
+    }
     if !args.sitting.table && !results.is_empty() {
         let svg = curves::figure(&plan, &points);
         let page = StudyPage {
@@ -124,92 +134,95 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn write(out: &Path, json: &str, svg: Option<&str>, html: &str) -> Result<()> {
     let _lock = lock::wait(out)?;
-    let files = [("transfer.json", Some(json)), ("transfer.svg", svg), ("transfer.html", Some(html))];
+    let files = [(folder::RECORD, Some(json)), ("transfer.svg", svg), ("transfer.html", Some(html))];
     for (name, text) in files.into_iter().filter_map(|(name, text)| Some((name, text?))) {
         write_aside(&out.join(name), text.as_bytes())?;
     }
     Ok(())
 }
 
-fn notes(plan: &Plan, missing: &[String]) -> Vec<String> {
-    let test = &plan.translation;
-    let score = if test.reference.is_empty() {
-        "tokenised (multi-bleu on whitespace tokens, pieces joined)"
-    } else {
-        "sacreBLEU 13a of the detokenised text"
-    };
-    let mut notes = vec![format!(
-        "BLEU of the {} set, {score}, beam {}, of the checkpoint with the lowest development loss; columns: part of the training \
-         set. ±: sample standard deviation over seeds.",
-        test.split, test.beam
-    )];
-    notes.extend([&plan.paper, &plan.caveat].into_iter().filter(|note| !note.is_empty()).cloned());
-    if !missing.is_empty() {
-        notes.push(format!("Not done yet ({}): {}.", missing.len(), missing.join(", ")));
+/// How the plan's models were measured.
+fn as_measured(plan: &Plan, results: &BTreeMap<String, RunResult>) -> Result<Translation> {
+    match Test::Translation(plan.translation.clone()).as_measured(results.values())? {
+        Test::Translation(test) => Ok(test),
+        Test::LanguageModel(_) => unreachable!("a protocol stays of its kind"),
     }
-    notes
 }
 
+/// What came of the sitting, the plan of the table, what the folder holds, and the names of runs that are not done.
+type Outcome = (Sat, Plan, Vec<Found>, Vec<String>);
+
 impl Args {
-    /// The plan, and the part of it that this command is to do.
-    fn plans(&self) -> Result<(Plan, Plan)> {
-        let mut plan = Plan::load(self.plan.as_deref())?;
+    /// Does what is missing; the table is that of the whole plan, and of all that is there.
+    fn work(&self) -> Result<Outcome> {
+        let mut plan = self.change(Plan::load(self.plan.as_deref())?)?;
+        let mut chosen = plan.clone();
+        if !self.methods.is_empty() {
+            chosen.methods.retain(|method| self.methods.contains(&method.name));
+        }
+        if !self.fractions.is_empty() {
+            chosen.fractions = each_once(&self.fractions);
+        }
+        if !self.seeds.is_empty() {
+            chosen.seeds = each_once(&self.seeds);
+        }
+        chosen.check()?;
+        let sat = self.sit(&chosen)?;
+        let found = folder::look(&self.out, &plan)?;
+        let cells = chosen.cells();
+        plan.include(cells.iter().filter_map(|cell| Some((cell.fraction?, cell.seed))));
+        // What others have done with other flags belongs to the table, too.
+        plan.include(found.iter().filter(|run| run.result.is_some()).filter_map(|run| run.part));
+        let is_done = |name: &String| found.iter().any(|run| run.name == *name && run.result.is_some());
+        let missing = cells.iter().map(|cell| cell.name()).filter(|name| !is_done(name)).collect();
+        Ok((sat, plan, found, missing))
+    }
+
+    /// What the folder holds, of that what flags choose.
+    fn what_is_there(&self) -> Result<Outcome> {
+        let recorded = if self.plan.is_none() { folder::recorded_plan(&self.out)? } else { None };
+        let mut plan = recorded.map_or_else(|| Plan::load(self.plan.as_deref()), Ok)?;
+        let mut found = folder::look(&self.out, &plan)?;
+        ensure!(!found.is_empty(), "{} holds no run of a transfer study", self.out.display());
+        plan.narrow_to(&found);
+        if self.plan.is_none() {
+            // No plan asks for anything else.
+            plan.translation = as_measured(&plan, &folder::results(&found))?;
+        }
+        let mut plan = self.change(plan)?;
+        let wanted = |run: &Found| {
+            let chosen = |(fraction, seed)| {
+                (self.fractions.is_empty() || self.fractions.contains(&fraction))
+                    && (self.seeds.is_empty() || self.seeds.contains(&seed))
+            };
+            (self.methods.is_empty() || self.methods.contains(&run.method)) && run.part.is_none_or(chosen)
+        };
+        found.retain(wanted);
+        let parts_wanted = !self.fractions.is_empty() || !self.seeds.is_empty();
+        ensure!(
+            found.iter().any(|run| run.part.is_some() || !parts_wanted),
+            "{} holds none of the runs that were asked for",
+            self.out.display()
+        );
+        plan.narrow_to(&found);
+        let missing = found.iter().filter(|run| run.result.is_none()).map(|run| run.name.clone()).collect();
+        Ok((Sat::default(), plan, found, missing))
+    }
+
+    /// The plan as the flags change it; methods that they name must exist.
+    fn change(&self, mut plan: Plan) -> Result<Plan> {
         for text in &self.updates {
             let fault = || format!("--updates {text}: expected METHOD=N, as in ftg=1000");
             let (name, number) = text.split_once('=').with_context(fault)?;
             plan.method("--updates", name)?.max_update = number.parse().with_context(fault)?;
         }
+        for name in &self.methods {
+            plan.method("--methods", name)?;
+        }
         if let Some(split) = &self.split {
             plan.translation.split.clone_from(split);
         }
-        let mut chosen = plan.clone();
-        for name in &self.methods {
-            chosen.method("--methods", name)?;
-        }
-        if !self.methods.is_empty() {
-            chosen.methods.retain(|method| self.methods.contains(&method.name));
-        }
-        if !self.fractions.is_empty() {
-            chosen.fractions.clone_from(&self.fractions);
-        }
-        if !self.seeds.is_empty() {
-            chosen.seeds.clone_from(&self.seeds);
-        }
-        chosen.check()?;
-        // What others have done with other flags belongs to the table, too.
-        let others = self.done_elsewhere(&plan)?;
-        for (fraction, seed) in others.into_iter().chain(
-            chosen
-                .fractions
-                .iter()
-                .flat_map(|&fraction| chosen.seeds.iter().map(move |&seed| (fraction, seed))),
-        ) {
-            if !plan.fractions.contains(&fraction) {
-                plan.fractions.push(fraction);
-            }
-            if !plan.seeds.contains(&seed) {
-                plan.seeds.push(seed);
-            }
-        }
-        Ok((plan, chosen))
-    }
-
-    /// Parts and seeds of finished runs in the folder.
-    fn done_elsewhere(&self, plan: &Plan) -> Result<Vec<(f64, u64)>> {
-        let Ok(entries) = std::fs::read_dir(&self.out) else { return Ok(Vec::new()) };
-        let mut found = Vec::new();
-        for entry in entries {
-            let entry = entry.with_context(|| format!("cannot look into {}", self.out.display()))?;
-            let name = entry.file_name();
-            let parsed = name.to_str().and_then(|name| {
-                let (rest, seed) = name.rsplit_once('-')?;
-                let (method, fraction) = rest.strip_suffix("pct")?.rsplit_once('-')?;
-                let known = plan.methods.iter().any(|known| known.name == method);
-                Some((fraction.parse().ok()?, seed.parse().ok()?)).filter(|_| known)
-            });
-            found.extend(parsed.filter(|_| entry.path().join("result.json").exists()));
-        }
-        Ok(found)
+        Ok(plan)
     }
 
     /// Does what is missing; gives what went wrong.
@@ -217,16 +230,16 @@ impl Args {
         let (Some(parent), Some(data)) = (&self.parent, &self.data) else {
             bail!("--parent and --data are needed")
         };
-        let over = self.sitting.overrides()?;
+        let over = self.sitting.overrides(OWNED)?;
         let jobs = plan.jobs(parent, &over)?;
         let languages = self.sitting.languages();
         let sets = Sets { folder: data, languages, valid: "valid" };
         let material = Pairs::open(sets, &TrainConfig::default())?;
         finetune::check_data(parent, &material.text(), Task::Translation)?;
-        std::fs::create_dir_all(&self.out).with_context(|| format!("--out {}", self.out.display()))?;
         let sitting = Sitting {
             sets,
             out: &self.out,
+            parent: Some(parent),
             test: &Test::Translation(plan.translation.clone()),
             args: &self.sitting,
         };

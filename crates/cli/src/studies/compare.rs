@@ -46,6 +46,8 @@ pub struct Comparison {
     pub baseline: String,
     /// The systems, in the order of the study.
     pub rows: Vec<Row>,
+    /// What keeps runs from being compared, or from being what the study says.
+    pub remarks: Vec<String>,
 }
 
 /// A system. Means and sample standard deviations are over seeds.
@@ -153,7 +155,7 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
         }
         rows.push(row);
     }
-    Ok(Comparison { score, baseline: study.baseline().to_owned(), rows })
+    Ok(Comparison { score, baseline: study.baseline().to_owned(), rows, remarks: Vec::new() })
 }
 
 /// What a run is compared by.

@@ -1,8 +1,9 @@
 //! What a transfer study has found: methods × parts of the data, as a table and as the paper's figure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mae_eval::analysis::one_expert::Spread;
+use mae_train::checkpoint;
 use serde::Serialize;
 
 use super::result::RunResult;
@@ -137,4 +138,39 @@ pub fn figure(plan: &Plan, points: &[Point]) -> Option<String> {
     let series: Vec<Series> = series.into_iter().filter(|line| !line.points.is_empty()).collect();
     let label = format!("BLEU, {} set", plan.translation.split);
     draw(&series, "per cent of the training set", &label).map(|chart| chart.svg)
+}
+
+/// What the table shows.
+pub fn notes<'a>(plan: &Plan, results: impl Iterator<Item = &'a RunResult>) -> Vec<String> {
+    let test = &plan.translation;
+    let score = if test.reference.is_empty() {
+        "tokenised (multi-bleu on whitespace tokens, pieces joined)"
+    } else {
+        "sacreBLEU 13a of the detokenised text"
+    };
+    // What is measured where nothing is trained is the parent.
+    let models: BTreeSet<&str> = results.filter(|run| run.trained_parameters > 0).map(measured).collect();
+    let models = if models.is_empty() { BTreeSet::from([BEST_LOSS]) } else { models };
+    let mut notes = vec![format!(
+        "BLEU of the {} set, {score}, beam {}, of {}; columns: part of the training set. ±: sample standard deviation over \
+         seeds.",
+        test.split,
+        test.beam,
+        models.into_iter().collect::<Vec<_>>().join(" or ")
+    )];
+    notes.extend([&plan.paper, &plan.caveat].into_iter().filter(|note| !note.is_empty()).cloned());
+    notes
+}
+
+const BEST_LOSS: &str = "the checkpoint with the lowest development loss";
+
+/// Which checkpoint of a run was measured, in words.
+fn measured(run: &RunResult) -> &'static str {
+    let by_bleu = run.config.get("train.best_checkpoint_metric").is_some_and(|metric| metric == "\"bleu\"");
+    match run.model.as_str() {
+        checkpoint::BEST if by_bleu => "the checkpoint with the highest development BLEU",
+        checkpoint::BEST => BEST_LOSS,
+        checkpoint::LAST => "the last checkpoint, for there was no validation",
+        _ => "the mean of the last checkpoints",
+    }
 }

@@ -1,12 +1,17 @@
 //! How models of a study are measured.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use mae_data::moses::Lang;
 use mae_model::folder::Task;
 use serde::{Deserialize, Serialize};
 
+use super::result::RunResult;
+use crate::runs::changes::flat;
+
 /// How a test set is translated and scored.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Translation {
     /// The set.
@@ -61,7 +66,7 @@ impl Translation {
 }
 
 /// How a language model is measured: fairseq's context window.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LanguageModel {
     /// The texts; the last one's perplexity stands beside the paper's.
@@ -89,7 +94,8 @@ impl Default for LanguageModel {
 }
 
 /// How a run's model is measured.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Test {
     /// By its translations.
     Translation(Translation),
@@ -106,11 +112,61 @@ impl Test {
         }
     }
 
+    /// The sets that are measured.
+    pub fn splits(&self) -> impl Iterator<Item = &str> {
+        let splits = match self {
+            Self::Translation(test) => std::slice::from_ref(&test.split),
+            Self::LanguageModel(test) => &test.splits,
+        };
+        splits.iter().map(String::as_str)
+    }
+
+    /// Everything that results depend on, key by key. Where the references lie does not matter: a study's folder keeps what
+    /// is in them.
+    pub fn keys(&self) -> BTreeMap<String, String> {
+        let text = toml::to_string(self).expect("protocols can always be written as TOML");
+        let mut keys = flat(&text).expect("TOML that was just written");
+        keys.remove("translation.reference");
+        keys
+    }
+
+    /// The same with the choices that all of `results` were measured with, whatever is asked for now.
+    pub fn as_measured<'a>(&self, results: impl Iterator<Item = &'a RunResult> + Clone) -> Result<Self> {
+        let mut keys = self.keys();
+        for (key, value) in &mut keys {
+            let mut values = results.clone().map(|result| result.measured.get(key));
+            if let Some(Some(first)) = values.next()
+                && values.all(|value| value == Some(first))
+            {
+                value.clone_from(first);
+            }
+        }
+        let text: String = keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+        let mut measured: Self = toml::from_str(&text).context("`measured` of results")?;
+        if let (Self::Translation(measured), Self::Translation(test)) = (&mut measured, self) {
+            measured.reference.clone_from(&test.reference);
+        }
+        Ok(measured)
+    }
+
     /// What it is for.
     pub fn task(&self) -> Task {
         match self {
             Self::Translation(_) => Task::Translation,
             Self::LanguageModel(_) => Task::LanguageModeling,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_come_back_from_their_keys() {
+        let translation = Translation { lenpen: 0.6, reference: "test.en".into(), ..Translation::default() };
+        for test in [Test::Translation(translation), Test::LanguageModel(LanguageModel::default())] {
+            assert_eq!(test.as_measured(std::iter::empty()).unwrap(), test);
         }
     }
 }

@@ -7,6 +7,8 @@ use anyhow::{Context, Result};
 use mae_model::folder::write_aside;
 use serde::{Deserialize, Serialize};
 
+use super::origins::Origins;
+
 /// The file of a finished run.
 pub const RESULT: &str = "result.json";
 
@@ -51,6 +53,12 @@ pub struct RunResult {
     pub commit: Option<String>,
     /// The data's folder.
     pub data: String,
+    /// What the data and the parent are, by part; empty in results of before this was kept.
+    #[serde(default)]
+    pub made_from: Origins,
+    /// How it was measured, key by key; of results of before this was kept, what is known.
+    #[serde(default)]
+    pub measured: BTreeMap<String, String>,
     /// Everything the run used, key by key.
     pub config: BTreeMap<String, String>,
 }
@@ -141,9 +149,14 @@ impl RunResult {
         }
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let result = serde_json::from_str(&text).with_context(|| {
+        let mut result: Self = serde_json::from_str(&text).with_context(|| {
             format!("{} is damaged; remove the folder, and the run is made again", path.display())
         })?;
+        if let (true, Some(test)) = (result.measured.is_empty(), &result.translation) {
+            let known =
+                [("split", format!("{:?}", test.split)), ("compound_split", test.compound_split.to_string())];
+            result.measured = known.map(|(key, value)| (format!("translation.{key}"), value)).into();
+        }
         Ok(Some(result))
     }
 

@@ -17,6 +17,7 @@ use toml::Table;
 use super::clock::Clock;
 use super::lock::{self, Asked};
 use super::measure;
+use super::origins::{self, Origins};
 use super::protocol::Test;
 use super::references::References;
 use super::result::{RunResult, commit};
@@ -39,6 +40,8 @@ pub struct Runner<'a> {
     pub device: &'a Device,
     /// How models are measured.
     pub test: &'a Test,
+    /// What its runs are made from.
+    pub origins: &'a Origins,
     /// References of the test set; of translations.
     pub references: Option<&'a References>,
     /// Whether checkpoints stay when a run is done.
@@ -103,6 +106,7 @@ impl Runner<'_> {
         if let Some(result) = RunResult::read(&folder)? {
             return Ok(Ended::Done(Box::new(result)));
         }
+        origins::write(&folder, self.origins)?;
         let trained = match &job.work {
             Work::Measure(model) => Some(self.as_it_is(model)?),
             Work::Train(layers) => match task(layers) {
@@ -111,7 +115,8 @@ impl Runner<'_> {
             },
         };
         let Some(trained) = trained.filter(|_| !self.stop.is_due()) else { return Ok(Ended::Stopped) };
-        let result = self.measure(job, &folder, &trained)?;
+        let busy = format!("finishing the measurement of {}", job.name);
+        let result = self.stop.answered(&busy, || self.measure(job, &folder, &trained))?;
         result.write(&folder)?;
         if !self.keep_checkpoints && matches!(job.work, Work::Train(_)) {
             remove_checkpoints(&folder, &trained.model)?;
@@ -227,6 +232,8 @@ impl Runner<'_> {
             version: env!("CARGO_PKG_VERSION").into(),
             commit: commit(),
             data: self.sets.folder.display().to_string(),
+            made_from: self.origins.clone(),
+            measured: self.test.keys(),
             config: trained.config.clone(),
         };
         let paths = (model.as_path(), folder);

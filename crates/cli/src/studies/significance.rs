@@ -74,7 +74,7 @@ impl<'a> Kept<'a> {
                 pairs,
                 |run| kept.counts(run),
                 |all, own| own.rows().iter().for_each(|row| all.push(row.clone(), 1)),
-                |systems| Ok(paired_bootstrap(systems, Resampling::default())?[1].p_value),
+                of_translations,
             ),
             Self::Likelihoods { out, split } => p_values(
                 pairs,
@@ -123,6 +123,12 @@ impl Translations<'_> {
     }
 }
 
+/// sacreBLEU's p; but systems of the same score get 1, and not the lowest p there is.
+fn of_translations(systems: &[Counted; 2]) -> Result<Option<f64>> {
+    let compared = paired_bootstrap(systems, Resampling::default())?;
+    Ok(if compared[0].score == compared[1].score { Some(1.0) } else { compared[1].p_value })
+}
+
 /// Those of a run's folder; nothing if it has none.
 fn likelihoods(run: &Path) -> Result<Likelihoods> {
     let path = run.join(LIKELIHOODS);
@@ -147,5 +153,30 @@ fn of_stretches(baseline: &[Stretch], system: &[Stretch]) -> Result<Option<f64>>
         Ok(p) => Ok(Some(p)),
         Err(SignificanceError::Mismatch) => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mae_eval::bleu::BleuConfig;
+
+    use super::*;
+
+    #[test]
+    fn systems_of_the_same_score_are_not_told_apart() {
+        let references = ["a b c d e", "f g h i j", "k l m n o"];
+        let counted = |lines: [&str; 3]| {
+            let mut counted = Counted::new(Metric::Bleu(BleuConfig::multi_bleu()));
+            lines.iter().zip(references).for_each(|(line, reference)| {
+                counted.add(line, &[reference]).unwrap();
+            });
+            counted
+        };
+        let p = |a: [&str; 3], b: [&str; 3]| of_translations(&[counted(a), counted(b)]).unwrap().unwrap();
+        let good = ["a b c d e", "f g h i x", "k l m n o"];
+        assert_eq!(p(good, good), 1.0);
+        // Different words, but no BLEU either way.
+        assert_eq!(p(["x", "y", "z"], ["a x", "y y", "z z"]), 1.0);
+        assert!(p(good, ["a b c d x", "x x x x x", "k l x n o"]) < 1.0);
     }
 }

@@ -1,17 +1,19 @@
 //! A sitting: some runs of a study, one after the other, until they are done or time is up.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use mae_model::folder::Task;
 use mae_model::{LmConfig, ModelConfig};
-use mae_train::RunConfig;
 use mae_train::config::{assignment, task};
+use mae_train::{RunConfig, TrainConfig};
 use toml::Table;
 
+use super::agreement::{Keys, changes, check_begun, check_origins};
+use super::keys::{Owned, refuse_owned};
 use super::lock;
+use super::origins::{Origins, origins};
 use super::protocol::Test;
 use super::references::References;
 use super::result::RunResult;
@@ -52,9 +54,12 @@ pub struct SittingArgs {
 }
 
 impl SittingArgs {
-    /// What overrides the keys of every run.
-    pub fn overrides(&self) -> Result<Vec<Table>> {
-        self.overrides.iter().map(|text| Ok(assignment(text)?)).collect()
+    /// What overrides the keys of every run; not those that the study decides itself.
+    pub fn overrides(&self, owned: &[Owned]) -> Result<Vec<Table>> {
+        let layers =
+            self.overrides.iter().map(|text| Ok(assignment(text)?)).collect::<Result<Vec<Table>>>()?;
+        refuse_owned(&layers, owned).context("--set")?;
+        Ok(layers)
     }
 
     /// Source and target language, where they were given.
@@ -67,8 +72,10 @@ impl SittingArgs {
 pub struct Sitting<'a> {
     /// The data.
     pub sets: Sets<'a>,
-    /// The study's folder.
+    /// The study's folder, which is made if need be.
     pub out: &'a Path,
+    /// The model that all runs have something of, where there is one.
+    pub parent: Option<&'a Path>,
     /// How models are measured.
     pub test: &'a Test,
     /// What the command was asked for.
@@ -96,16 +103,27 @@ impl Sat {
 impl Sitting<'_> {
     /// Does what is missing of the jobs. What goes wrong with single runs does not stop the others.
     pub fn run(&self, jobs: &[Job]) -> Result<Sat> {
-        let mut left = Vec::new();
-        let mut seconds = Vec::new();
+        let origins = origins(self.sets, self.test, self.parent)?;
+        let (mut left, mut finished) = (Vec::new(), Vec::new());
         for (i, job) in jobs.iter().enumerate() {
             match RunResult::read(&self.out.join(&job.name))? {
                 None => left.push((i, job)),
-                Some(result) => {
-                    self.warn_of_changes(job, &result)?;
-                    seconds.push(result.wall_seconds);
-                }
+                Some(result) => finished.push((job, result)),
             }
+        }
+        // Nothing is touched before all is known to fit.
+        if !left.is_empty() {
+            check_origins(self.out, &origins)?;
+        }
+        for (_, job) in &left {
+            if let Some((keys, train)) = configuration(&job.work)? {
+                check_begun(&self.out.join(&job.name), keys, &train, &origins)?;
+            }
+        }
+        let mut seconds = Vec::new();
+        for (job, result) in &finished {
+            self.warn_of_changes(job, result, &origins)?;
+            seconds.push(result.wall_seconds);
         }
         if left.is_empty() {
             return Ok(Sat::default());
@@ -114,17 +132,19 @@ impl Sitting<'_> {
             Test::Translation(test) => Some(References::open(self.sets, test)?),
             Test::LanguageModel(_) => None,
         };
+        let device = self.args.device.open()?;
+        let stop = Stop::new(self.args.stop_after)?;
+        std::fs::create_dir_all(self.out).with_context(|| format!("--out {}", self.out.display()))?;
         if let Some(references) = &references {
             let _lock = lock::wait(self.out)?;
             references.keep(self.out)?;
         }
-        let device = self.args.device.open()?;
-        let stop = Stop::new(self.args.stop_after)?;
         let runner = Runner {
             sets: self.sets,
             out: self.out,
             device: &device,
             test: self.test,
+            origins: &origins,
             references: references.as_ref(),
             keep_checkpoints: self.args.keep_checkpoints,
             stop: &stop,
@@ -172,14 +192,9 @@ impl Sitting<'_> {
     }
 
     /// A result that was made with other choices stays, but not in silence.
-    fn warn_of_changes(&self, job: &Job, result: &RunResult) -> Result<()> {
-        let Work::Train(layers) = &job.work else { return Ok(()) };
-        let now = keys(layers)?;
-        let changes: Vec<String> = now
-            .iter()
-            .filter(|(key, value)| result.config.get(*key).is_some_and(|then| then != *value))
-            .map(|(key, value)| format!("{key} = {} (now {value})", result.config[key]))
-            .collect();
+    fn warn_of_changes(&self, job: &Job, result: &RunResult, origins: &Origins) -> Result<()> {
+        let config = configuration(&job.work)?.map(|(keys, _)| keys);
+        let changes = changes(result, config, self.test, origins);
         if !changes.is_empty() {
             eprintln!(
                 "mae: {} was made with {}; it is not made again: remove {} if it should be",
@@ -192,11 +207,18 @@ impl Sitting<'_> {
     }
 }
 
-/// Everything that a run with these layers uses, key by key.
-fn keys(layers: &[Table]) -> Result<BTreeMap<String, String>> {
-    let text = match task(layers) {
-        Task::Translation => RunConfig::<ModelConfig>::from_layers(layers)?.to_toml(),
-        Task::LanguageModeling => RunConfig::<LmConfig>::from_layers(layers)?.to_toml(),
+/// Everything that a run uses, key by key, and how it trains; none where nothing is trained.
+fn configuration(work: &Work) -> Result<Option<(Keys, TrainConfig)>> {
+    let Work::Train(layers) = work else { return Ok(None) };
+    let (text, train) = match task(layers) {
+        Task::Translation => {
+            let config = RunConfig::<ModelConfig>::from_layers(layers)?;
+            (config.to_toml(), config.train)
+        }
+        Task::LanguageModeling => {
+            let config = RunConfig::<LmConfig>::from_layers(layers)?;
+            (config.to_toml(), config.train)
+        }
     };
-    flat(&text).context("a configuration as TOML")
+    Ok(Some((flat(&text).context("a configuration as TOML")?, train)))
 }

@@ -8,9 +8,11 @@ use mae_model::{LmConfig, ModelConfig};
 use mae_train::RunConfig;
 use mae_train::config::{suggestion, task};
 use serde::{Deserialize, Serialize};
-use toml::{Table, Value};
+use toml::Table;
 
+use super::keys::{Owned, check_name, refuse_owned, refuse_twice, train_keys, whole};
 use super::protocol::{LanguageModel, Test, Translation};
+use super::result::RunResult;
 use crate::recipes;
 
 macro_rules! studies {
@@ -22,6 +24,10 @@ macro_rules! studies {
 }
 
 studies!["iwslt14", "wmt14", "wikitext103", "europarl160k", "wiki", "decoder-gates", "multi30k"];
+
+/// What `--set` cannot change in a study, and the flags that do.
+pub const OWNED: &[Owned] =
+    &[("seed", "--seeds"), ("max_epoch", "--max-epoch"), ("max_update", "--max-update")];
 
 /// A study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -109,6 +115,9 @@ impl Study {
     fn check(&self) -> Result<()> {
         ensure!(!self.systems.is_empty(), "there is no [[system]]; at least one is needed");
         ensure!(!self.seeds.is_empty(), "`seeds` is empty; at least one is needed, as in seeds = [1]");
+        refuse_twice("seeds", &self.seeds)?;
+        let keys = std::iter::once(&self.keys).chain(self.systems.iter().map(|system| &system.keys));
+        refuse_owned(keys, &[("seed", "`seeds`")])?;
         let test = self.test()?;
         for (i, system) in self.systems.iter().enumerate() {
             check_name(&system.name)?;
@@ -132,6 +141,16 @@ impl Study {
             (None, Some(test)) => Ok(Test::LanguageModel(test.clone())),
             _ => bail!("say how models are measured: either [translation] or [language_model]"),
         }
+    }
+
+    /// The study as its results were measured, for captions.
+    pub fn as_measured(&self, results: &[RunResult]) -> Result<Self> {
+        let mut study = self.clone();
+        match self.test()?.as_measured(results.iter())? {
+            Test::Translation(test) => study.translation = Some(test),
+            Test::LanguageModel(test) => study.language_model = Some(test),
+        }
+        Ok(study)
     }
 
     /// The name of the system that the others are compared with.
@@ -193,26 +212,6 @@ impl Study {
         }
         Ok(layers)
     }
-}
-
-/// Names of systems and methods become those of folders.
-pub(super) fn check_name(name: &str) -> Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
-    ensure!(
-        !name.is_empty() && !name.starts_with('.') && name.chars().all(plain),
-        "`{name}`: names become folders and have letters, digits and . _ + - only"
-    );
-    Ok(())
-}
-
-/// Keys of `[train]` as a layer.
-pub(super) fn train_keys(keys: Table) -> Table {
-    Table::from_iter([("train".to_owned(), Value::Table(keys))])
-}
-
-/// A number as TOML has it.
-pub(super) fn whole(number: u64) -> Result<Value> {
-    Ok(Value::Integer(i64::try_from(number).with_context(|| format!("{number} is too large"))?))
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
         ));
         notes.push(format!(
             "− {baseline}: difference in {}, seed by seed; p: paired bootstrap (1000 resamples) over the translations of all \
-             common seeds, end to end.",
+             common seeds, end to end; 1 where scores are equal.",
             comparison.score.label()
         ));
         if test.draws > 0 {
@@ -180,5 +180,6 @@ pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
             row.seeds.len()
         ));
     }
+    notes.extend(comparison.remarks.iter().cloned());
     notes
 }

@@ -10,12 +10,29 @@ use mae_train::config::{Free, suggestion};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use super::keys::{Owned, check_name, refuse_owned, refuse_twice, train_keys, whole};
 use super::protocol::Translation;
 use super::runner::{Job, Work};
-use super::study::{check_name, train_keys, whole};
 
 /// The plan that comes with the program.
 const PLAN: &str = include_str!("../../../../configs/studies/transfer.toml");
+
+/// What `--set` cannot change in a transfer study, and the flags that do.
+pub const OWNED: &[Owned] = &[
+    ("seed", "--seeds"),
+    ("subset", "--fractions"),
+    ("free", "--methods"),
+    ("max_update", "--updates METHOD=N"),
+    ("finetune_from_model", "--parent"),
+];
+/// The same of a plan's keys.
+const OWNED_IN_PLANS: &[Owned] = &[
+    ("seed", "`seeds`"),
+    ("subset", "`fractions`"),
+    ("free", "a method's `free`"),
+    ("max_update", "a method's `max_update`"),
+    ("finetune_from_model", "--parent"),
+];
 
 /// A transfer study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -121,6 +138,10 @@ impl Plan {
                 "fraction {fraction}: parts are in per cent, above 0 and at most 100"
             );
         }
+        refuse_twice("seeds", &self.seeds)?;
+        refuse_twice("fractions", &self.fractions)?;
+        let keys = std::iter::once(&self.keys).chain(self.methods.iter().map(|method| &method.keys));
+        refuse_owned(keys, OWNED_IN_PLANS)?;
         for (i, method) in self.methods.iter().enumerate() {
             check_name(&method.name)?;
             let twice = self.methods[..i].iter().any(|other| other.name == method.name);
@@ -174,6 +195,10 @@ impl Plan {
     pub fn jobs(&self, parent: &Path, over: &[Table]) -> Result<Vec<Job>> {
         let config: ModelConfig = mae_model::folder::load_config(parent)
             .with_context(|| format!("--parent {}", parent.display()))?;
+        // Also where nothing is trained, a key that does not exist is a mistake.
+        let mut layers = vec![model_layer(&config)?];
+        layers.extend_from_slice(over);
+        RunConfig::<ModelConfig>::from_layers(&layers)?;
         let job = |cell: &Cell<'_>| {
             let work = match (cell.method.free, cell.fraction) {
                 (Some(free), Some(fraction)) => {
@@ -194,10 +219,6 @@ impl Plan {
         (cell, free, fraction): (&Cell<'_>, Free, f64),
         over: &[Table],
     ) -> Result<Vec<Table>> {
-        let mut model = Table::try_from(config)?;
-        if !ARCHITECTURES.contains(&config.arch.as_str()) {
-            model.remove("arch");
-        }
         let mut own = Table::from_iter([
             ("free".to_owned(), Value::try_from(free)?),
             ("subset".to_owned(), Value::Float(fraction / 100.0)),
@@ -209,16 +230,21 @@ impl Plan {
                 parent.to_str().with_context(|| format!("--parent {}: not UTF-8", parent.display()))?;
             own.insert("finetune_from_model".into(), Value::String(path.to_owned()));
         }
-        let mut layers = vec![
-            Table::from_iter([("model".to_owned(), Value::Table(model))]),
-            self.keys.clone(),
-            cell.method.keys.clone(),
-        ];
+        let mut layers = vec![model_layer(config)?, self.keys.clone(), cell.method.keys.clone()];
         layers.extend_from_slice(over);
         layers.push(train_keys(own));
         RunConfig::<ModelConfig>::from_layers(&layers)?;
         Ok(layers)
     }
+}
+
+/// The parent's configuration as a layer.
+fn model_layer(config: &ModelConfig) -> Result<Table> {
+    let mut model = Table::try_from(config)?;
+    if !ARCHITECTURES.contains(&config.arch.as_str()) {
+        model.remove("arch");
+    }
+    Ok(Table::from_iter([("model".to_owned(), Value::Table(model))]))
 }
 
 #[cfg(test)]

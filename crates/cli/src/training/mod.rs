@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -153,5 +154,23 @@ impl Stop {
             self.flag.store(true, Ordering::Relaxed);
         }
         self.flag.load(Ordering::Relaxed)
+    }
+
+    /// Does what is not stopped halfway. A signal meanwhile is answered at once with what the process is `busy` with.
+    pub fn answered<T>(&self, busy: &str, work: impl FnOnce() -> T) -> T {
+        let (done, over) = channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                while over.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+                    if self.signal.load(Ordering::Relaxed) > 0 {
+                        eprintln!("mae: {busy}; Ctrl-C again to stop now");
+                        return;
+                    }
+                }
+            });
+            let result = work();
+            drop(done);
+            result
+        })
     }
 }

@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 pub struct Sandbox(tempfile::TempDir);
 
 /// What a command said.
+#[derive(Debug)]
 pub struct Run {
     code: Option<i32>,
     /// Standard output.

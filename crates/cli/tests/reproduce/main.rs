@@ -1,11 +1,13 @@
 //! `mae reproduce` as users run it: whole studies, interrupted ones, several processes, mistakes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
-use std::fs::OpenOptions;
+mod fit;
+mod language;
+mod sittings;
+
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use common::{Sandbox, lines};
 use serde_json::Value;
@@ -83,15 +85,6 @@ fn page_data(place: &Sandbox) -> Value {
     let page = std::fs::read_to_string(place.path("out/study.html")).unwrap();
     let (_, rest) = page.split_once("type=\"application/json\">").unwrap();
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
-}
-
-/// What a run has found, without what depends on the clock.
-fn found(place: &Sandbox, run: &str) -> (Value, String) {
-    let mut result = json(&place.path(run).join("result.json"));
-    for key in ["wall_seconds", "training_seconds"] {
-        assert!(result[key].take().as_f64().unwrap() > 0.0, "{key}");
-    }
-    (result, std::fs::read_to_string(place.path(run).join("hypotheses.txt")).unwrap())
 }
 
 #[test]
@@ -184,152 +177,7 @@ fn a_study_from_training_to_significance() {
     assert_eq!(place.mae(&only, &[]).succeeded(), table);
     let shown: Value = serde_json::from_str(place.mae(&only, &["--json"]).succeeded()).unwrap();
     assert_eq!(shown["runs"], study["runs"]);
-}
-
-/// Sittings that end early, and a kill, lead to what an undisturbed study finds.
-#[test]
-fn interrupted_studies_go_on() {
-    let place = place();
-    let more = ["--only", "mae7", "--seeds", "1", "--keep-checkpoints"];
-    place.mae(&args("whole", &more), &[]).succeeded();
-    assert!(place.path("whole/mae7-1/checkpoint12").exists());
-    let mut sittings = 0;
-    while !place.path("short/mae7-1/result.json").exists() {
-        let sitting = place.mae(&args("short", &[&more[..], &["--stop-after", "0.000001"]].concat()), &[]);
-        sitting.succeeded();
-        sittings += 1;
-        if !place.path("short/mae7-1/result.json").exists() {
-            assert!(sitting.stderr.contains("this sitting has ended"), "{}", sitting.stderr);
-            assert!(sitting.stdout.contains("Not done yet"), "{}", sitting.stdout);
-        }
-        // One update each is enough of this.
-        if sittings == 4 {
-            place.mae(&args("short", &more), &[]).succeeded();
-        }
-    }
-    assert!(sittings > 1, "the first sitting had time for everything");
-    assert_eq!(found(&place, "short/mae7-1"), found(&place, "whole/mae7-1"));
-    for (out, signal, code) in [("killed", "-KILL", None), ("ended", "-TERM", Some(143))] {
-        let run = place.path(out).join("mae7-1");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_mae"))
-            .args(args(out, &more))
-            .current_dir(place.path(""))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let begun = Instant::now();
-        while !run.join("checkpoint_last").exists() && child.try_wait().unwrap().is_none() {
-            assert!(begun.elapsed() < Duration::from_secs(120), "no checkpoint in two minutes");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-        let status = child.wait().unwrap();
-        // It may have been done already.
-        assert!(status.code() == code || run.join("result.json").exists(), "{out}: {status}");
-        place.mae(&args(out, &more), &[]).succeeded();
-        assert_eq!(found(&place, &format!("{out}/mae7-1")), found(&place, "whole/mae7-1"));
-    }
-}
-
-#[test]
-fn a_run_belongs_to_one_process_at_a_time() {
-    let place = place();
-    std::fs::create_dir_all(place.path("out/base-1")).unwrap();
-    let lock = OpenOptions::new().create(true).truncate(true).write(true).open(place.path("out/base-1/lock"));
-    let lock = lock.unwrap();
-    lock.lock().unwrap();
-    let busy = place.mae(&args("out", &["--seeds", "1", "--max-epoch", "1"]), &[]);
-    let said = busy.failed();
-    assert!(said.contains("out/base-1: another process") && said.contains("--only or --seeds"), "{said}");
-    assert!(!place.path("out/base-1/result.json").exists() && place.path("out/mae7-1/result.json").exists());
-    drop(lock);
-    place.mae(&args("out", &["--seeds", "1", "--max-epoch", "1"]), &[]).succeeded();
-    assert!(place.path("out/base-1/result.json").exists());
-}
-
-#[test]
-fn language_models_by_perplexity() {
-    let place = Sandbox::new();
-    let words = ["ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"];
-    let line = |i: usize| (0..4 + i % 5).map(|j| words[(i * 7 + j * 3) % 10]).collect::<Vec<_>>().join(" ");
-    place.write("train.txt", lines(&(0..80).map(line).collect::<Vec<_>>()));
-    // Long enough for stretches to be drawn.
-    place.write("test.txt", lines(&(100..460).map(line).collect::<Vec<_>>()));
-    let texts = ["--trainpref", "train.txt", "--validpref", "test.txt", "--testpref", "test.txt"];
-    place.mae(&["preprocess", "--only-source", "--destdir", "bin"], &texts).succeeded();
-    let systems = ["base", "mae"].map(|system| {
-        format!(
-            "[[system]]\nname = \"{system}\"\nrecipe = \"wikitext2-base\"\npaper = 19.03\nkeys.model.mixture = {{ system = \
-             \"{system}\", gate_hidden = 8 }}\n"
-        )
-    });
-    place.write(
-        "tiny.toml",
-        format!(
-            "title = \"Tiny language models\"\nseeds = [1, 2]\nmax_update = 20\n[keys.model]\ndecoder_layers = 1\n\
-             decoder_embed_dim = 16\ndecoder_ffn_embed_dim = 24\ndecoder_attention_heads = 4\nadaptive_softmax_cutoff = []\n\
-             max_positions = 24\n[keys.train]\ntokens_per_sample = 16\nmax_tokens = 64\n\
-             [language_model]\ntokens_per_sample = 16\ncontext_window = 12\n{}",
-            systems.concat()
-        ),
-    );
-    let told = place.mae(&args("out", &[]), &[]);
-    let table = told.succeeded();
-    let parts = [
-        "ppl valid",
-        "ppl test",
-        "19.03",
-        "blocks of 16 tokens of which 12 are context",
-        "at least 200 tokens",
-    ];
-    for part in parts {
-        assert!(table.contains(part), "{part}: {table}");
-    }
-    for part in ["Base, 4 heads per attention", "Mae, 4 heads and 4 experts per attention"] {
-        assert!(told.stderr.contains(part), "{part}: {}", told.stderr);
-    }
-    let texts = |run: &str| json(&place.path(&format!("out/{run}/result.json")))["language_model"].clone();
-    let eval = |more: &[&str]| -> Value {
-        let eval = ["eval-lm", "out/mae-1/checkpoint_best", "--data", "bin", "--json", "--device", "cpu"];
-        let blocks = ["--tokens-per-sample", "16", "--context-window", "12"];
-        serde_json::from_str(place.mae(&eval, &[&blocks[..], more].concat()).succeeded()).unwrap()
-    };
-    let same = |a: &Value, b: &Value| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-9;
-    let found = texts("mae-1");
-    assert!(same(&eval(&[])["ppl_per_token"], &found["test"]["ppl"]));
-    assert!(same(&eval(&["--expert", "argmax"])["ppl_per_word"], &found["test"]["one_expert"]["argmax"]));
-    assert_eq!(found["test"]["one_expert"]["random"].as_array().unwrap().len(), 5);
-    assert!(found["valid"]["one_expert"].is_null() && texts("base-1")["test"]["one_expert"].is_null());
-    // What p is taken from adds up to what was found, and p is there, over both seeds and for each.
-    let stretches = json(&place.path("out/mae-1/likelihoods.json"))["test"].as_array().unwrap().clone();
-    let sum = |key: &str| stretches.iter().map(|stretch| stretch[key].as_f64().unwrap()).sum::<f64>();
-    assert_eq!(sum("tokens"), found["test"]["tokens"].as_f64().unwrap());
-    assert!(stretches.len() >= 10 && stretches.iter().all(|stretch| stretch["tokens"].as_u64() >= Some(200)));
-    let ppl = (sum("nll_nats") / sum("tokens")).exp();
-    assert!((ppl - found["test"]["ppl"].as_f64().unwrap()).abs() < 1e-6 * ppl, "{ppl} {found}");
-    let row = |place: &Sandbox| json(&place.path("out/study.json"))["comparison"]["rows"][1].clone();
-    let p = row(&place)["p_value"].as_f64().unwrap();
-    assert!(p > 0.0 && p <= 1.0 && table.contains(&format!("{p:.3}")), "{p} {table}");
-    assert_eq!(row(&place)["p_values"].as_object().unwrap().len(), 2);
-    assert_eq!(place.mae(&args("out", &[]), &[]).succeeded(), table);
-    let figure = page_data(&place)["svg"].as_str().unwrap().to_owned();
-    assert!(figure.contains("perplexity per token, test text (lower is better)"), "{figure}");
-    // Results of before such files were written have no p; equal models get the largest.
-    std::fs::copy(place.path("out/base-2/likelihoods.json"), place.path("out/mae-2/likelihoods.json"))
-        .unwrap();
-    std::fs::remove_file(place.path("out/mae-1/likelihoods.json")).unwrap();
-    place.mae(&args("out", &[]), &[]).succeeded();
-    assert_eq!(
-        (&row(&place)["p_value"], &row(&place)["p_values"]),
-        (&1.0.into(), &serde_json::json!({"2": 1.0}))
-    );
-    std::fs::remove_file(place.path("out/base-2/likelihoods.json")).unwrap();
-    let old = place.mae(&args("out", &[]), &[]);
-    assert!(row(&place)["p_value"].is_null() && old.succeeded().contains('–'), "{}", old.stdout);
-    place.write("out/base-2/likelihoods.json", "{");
-    let damaged = place.mae(&args("out", &[]), &[]);
-    assert!(damaged.failed().contains("out/base-2/likelihoods.json is damaged"), "{}", damaged.stderr);
+    fit::results_that_do_not_fit(&place, &only);
 }
 
 #[test]
@@ -364,11 +212,20 @@ fn mistakes_are_told() {
     refused(&STUDY.replace("test.raw.en", "train.en"), &[], &["has 200 lines", "has 25 sentences"]);
     refused(STUDY, &["--only", "mae9"], &["mae9", "did you mean `mae7`", "base, mae7"]);
     refused(STUDY, &["--set", "train.speed=9"], &["train.speed"]);
+    refused(STUDY, &["--set", "train.seed=9"], &["--set", "train.seed", "--seeds"]);
+    refused(STUDY, &["--set", "train.max_epoch=9"], &["train.max_epoch", "--max-epoch"]);
+    refused(&STUDY.replace("lr = 1e-2", "seed = 3"), &[], &["train.seed", "`seeds`"]);
+    refused(&STUDY.replace("[1, 2]", "[1, 2, 1]"), &[], &["`seeds` has 1 twice"]);
     refused(STUDY, &["--stop-after", "0"], &["--stop-after"]);
     let unknown = place.mae(&["reproduce", "iwslt15", "--data", "bin", "--out", "out"], &[]);
     assert!(unknown.failed().contains("did you mean `iwslt14`"), "{}", unknown.stderr);
-    let lm = place.mae(&["reproduce", "wiki", "--data", "bin", "--out", "out", "--device", "cpu"], &[]);
-    assert!(lm.failed().contains("parallel text"), "{}", lm.stderr);
+    let lm = place.mae(&["reproduce", "wiki", "--data", "bin", "--out", "lm", "--device", "cpu"], &[]);
+    assert_eq!(lm.failed().matches("parallel text").count(), 1, "{}", lm.stderr);
+    let text = ["--trainpref", "train.de", "--validpref", "valid.de", "--destdir", "text"];
+    place.mae(&["preprocess", "--only-source"], &text).succeeded();
+    let pairs = place.mae(&["reproduce", "iwslt14", "--data", "text", "--out", "lm", "--device", "cpu"], &[]);
+    assert!(pairs.failed().contains("holds one text, for language models"), "{}", pairs.stderr);
+    assert!(!place.path("lm").exists());
     // A folder holds one test set.
     place.write("tiny.toml", STUDY);
     place.mae(&args("out", &["--seeds", "1", "--only", "base", "--max-epoch", "1"]), &[]).succeeded();
