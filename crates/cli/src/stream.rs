@@ -1,12 +1,11 @@
 //! Text commands: lines in, as many lines out in the same order, a bounded number of them in memory.
 
-use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use mae_data::{BadUtf8, LineReader};
+use mae_data::{AsideFile, BadUtf8, LineReader};
 use rayon::prelude::*;
 
 /// Lines that are read, worked on and written at a time.
@@ -124,58 +123,63 @@ fn read_chunk(reader: &mut LineReader, n: usize) -> (Vec<String>, Option<mae_dat
 }
 
 /// Standard output, or a file that is written aside and renamed at the end.
-pub struct Output {
-    out: BufWriter<Box<dyn Write>>,
-    /// The file written, and its name at the end.
-    file: Option<(PathBuf, PathBuf)>,
+pub enum Output {
+    /// Standard output; who reads it may have seen enough.
+    Standard(BufWriter<io::Stdout>),
+    /// A file; without `finish` it goes away.
+    File(AsideFile),
 }
 
 impl Output {
     /// Opens the file aside, or standard output.
     pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = path else {
-            return Ok(Self { out: BufWriter::new(Box::new(io::stdout())), file: None });
-        };
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(".tmp");
-        let aside = PathBuf::from(aside);
-        let file = File::create(&aside).with_context(|| format!("cannot create {}", aside.display()))?;
-        Ok(Self { out: BufWriter::new(Box::new(file)), file: Some((aside, path.to_owned())) })
+        let Some(path) = path else { return Ok(Self::Standard(BufWriter::new(io::stdout()))) };
+        let file = AsideFile::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self::File(file))
     }
 
     /// Writes a line; false if nobody reads any more.
     pub fn line(&mut self, line: &str) -> anyhow::Result<bool> {
-        match writeln!(self.out, "{line}") {
-            Err(error) if self.file.is_none() && error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            written => written.with_context(|| format!("cannot write {}", self.name())).map(|()| true),
-        }
+        let written = writeln!(self.out(), "{line}");
+        self.unless_nobody_reads(written)
     }
 
-    fn flush(&mut self) -> anyhow::Result<()> {
-        match self.out.flush() {
-            Err(error) if self.file.is_none() && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            flushed => flushed.with_context(|| format!("cannot write {}", self.name())),
-        }
+    /// Lets go of what waits to be written.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
+        let flushed = self.out().flush();
+        self.unless_nobody_reads(flushed).map(drop)
     }
 
     /// All is written: the file gets its name.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.flush()?;
-        let Some((aside, path)) = self.file.take() else { return Ok(()) };
-        fs::rename(&aside, &path)
-            .with_context(|| format!("cannot rename {} to {}", aside.display(), path.display()))
+        let complaint = self.complaint();
+        match self {
+            Self::Standard(_) => Ok(()),
+            Self::File(file) => file.finish().context(complaint),
+        }
     }
 
-    fn name(&self) -> String {
-        self.file.as_ref().map_or("standard output".into(), |(aside, _)| aside.display().to_string())
+    /// Where bytes go.
+    pub fn out(&mut self) -> &mut dyn Write {
+        match self {
+            Self::Standard(out) => out,
+            Self::File(file) => file,
+        }
     }
-}
 
-impl Drop for Output {
-    /// A file that was not finished goes away.
-    fn drop(&mut self) {
-        if let Some((aside, _)) = &self.file {
-            fs::remove_file(aside).ok();
+    /// That it cannot be written.
+    pub fn complaint(&self) -> String {
+        match self {
+            Self::Standard(_) => "cannot write standard output".into(),
+            Self::File(file) => format!("cannot write {}", file.writing().display()),
+        }
+    }
+
+    fn unless_nobody_reads(&self, written: io::Result<()>) -> anyhow::Result<bool> {
+        match (self, written) {
+            (Self::Standard(_), Err(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+            (_, written) => written.with_context(|| self.complaint()).map(|()| true),
         }
     }
 }

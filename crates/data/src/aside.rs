@@ -1,23 +1,99 @@
 //! Files are written aside and renamed into place, so that nobody ever reads half of one.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
+/// A file that is written aside and gets its name when it is finished; otherwise it goes away again. Where the name is a
+/// link, the file that it leads to is replaced; a device or a pipe is written to as it is.
+pub struct AsideFile {
+    /// What is written.
+    writing: PathBuf,
+    /// Its name at the end; none where it has that already.
+    name: Option<PathBuf>,
+    /// Until it is finished.
+    out: Option<BufWriter<File>>,
+}
+
+impl AsideFile {
+    /// Begins a file.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let path = behind_links(path);
+        let is_stream = fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+        let (writing, file, name) = if is_stream {
+            let file = OpenOptions::new().write(true).open(&path)?;
+            (path, file, None)
+        } else {
+            let aside = aside(&path);
+            let file = File::create(&aside)?;
+            (aside, file, Some(path))
+        };
+        Ok(Self { writing, name, out: Some(BufWriter::new(file)) })
+    }
+
+    /// What is written now, for messages.
+    pub fn writing(&self) -> &Path {
+        &self.writing
+    }
+
+    /// All of it is on the disk.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.flush()?;
+        // Streams have no disk.
+        if self.name.is_some() { self.out().get_ref().sync_all() } else { Ok(()) }
+    }
+
+    /// All is written: the file gets its name.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.flush()?;
+        self.out = None;
+        if let Some(name) = &self.name {
+            fs::rename(&self.writing, name)?;
+        }
+        self.name = None;
+        Ok(())
+    }
+
+    fn out(&mut self) -> &mut BufWriter<File> {
+        self.out.as_mut().expect("a file is open until it is finished")
+    }
+}
+
+impl Write for AsideFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out().flush()
+    }
+}
+
+impl Drop for AsideFile {
+    fn drop(&mut self) {
+        // What a full disk refused is not tried again.
+        self.out.take().map(BufWriter::into_parts);
+        if self.name.is_some() {
+            fs::remove_file(&self.writing).ok();
+        }
+    }
+}
+
+/// The file that a name leads to.
+fn behind_links(path: &Path) -> PathBuf {
+    if !path.is_symlink() {
+        return path.to_owned();
+    }
+    let to_nothing = || fs::read_link(path).map(|to| path.parent().unwrap_or(Path::new("")).join(to));
+    fs::canonicalize(path).or_else(|_| to_nothing()).unwrap_or_else(|_| path.to_owned())
+}
+
 /// Writes a whole file aside and renames it into place.
 pub(crate) fn write_aside(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let aside = aside(path);
-    let file = File::create(&aside).map_err(Error::io("create", &aside))?;
-    let mut out = BufWriter::new(file);
-    let written = write(&mut out).and_then(|()| out.flush());
-    // What a full disk refused is not tried again.
-    drop(out.into_parts());
-    let written = written.map_err(Error::io("write", &aside));
-    written.and_then(|()| fs::rename(&aside, path).map_err(Error::io("rename", &aside))).inspect_err(|_| {
-        fs::remove_file(&aside).ok();
-    })
+    let mut file = AsideFile::create(path).map_err(Error::io("create", path))?;
+    write(&mut file).and_then(|()| file.finish()).map_err(Error::io("write", path))
 }
 
 /// Takes away what killed runs have left aside in a folder: files of which `ours` knows the name they would have had.
@@ -44,38 +120,60 @@ pub(crate) fn aside(path: &Path) -> PathBuf {
 /// A file of lines that is written aside; it goes away again if it is not finished.
 pub(crate) struct TextFile {
     path: PathBuf,
-    out: Option<BufWriter<File>>,
+    file: AsideFile,
 }
 
 impl TextFile {
     pub(crate) fn create(path: &Path) -> Result<Self> {
-        let file = File::create(aside(path)).map_err(Error::io("create", &aside(path)))?;
-        Ok(Self { path: path.to_owned(), out: Some(BufWriter::new(file)) })
+        let file = AsideFile::create(path).map_err(Error::io("create", path))?;
+        Ok(Self { path: path.to_owned(), file })
     }
 
     pub(crate) fn line(&mut self, line: &str) -> Result<()> {
-        let Some(out) = &mut self.out else { return Ok(()) };
-        writeln!(out, "{line}").map_err(Error::io("write", &aside(&self.path)))
+        writeln!(self.file, "{line}").map_err(Error::io("write", self.file.writing()))
     }
 
     /// The bytes of another file, whole.
     pub(crate) fn copy(&mut self, from: &mut impl io::Read) -> io::Result<u64> {
-        self.out.as_mut().map_or(Ok(0), |out| io::copy(from, out))
+        io::copy(from, &mut self.file)
     }
 
-    pub(crate) fn finish(mut self) -> Result<()> {
-        let aside = aside(&self.path);
-        let flushed = self.out.as_mut().map_or(Ok(()), Write::flush).map_err(Error::io("write", &aside));
-        flushed.and_then(|()| fs::rename(&aside, &self.path).map_err(Error::io("rename", &aside)))?;
-        self.out = None;
-        Ok(())
+    pub(crate) fn finish(self) -> Result<()> {
+        self.file.finish().map_err(Error::io("write", &self.path))
     }
 }
 
-impl Drop for TextFile {
-    fn drop(&mut self) {
-        if self.out.take().is_some() {
-            fs::remove_file(aside(&self.path)).ok();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn links_stay_and_streams_are_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("real"), "old").unwrap();
+        std::os::unix::fs::symlink("real", at("link")).unwrap();
+        std::os::unix::fs::symlink("later", at("dangling")).unwrap();
+        for name in ["link", "dangling", "new"] {
+            write_aside(&at(name), |out| out.write_all(name.as_bytes())).unwrap();
         }
+        assert!(at("link").is_symlink() && at("dangling").is_symlink());
+        for (name, text) in [("real", "link"), ("later", "dangling"), ("new", "new")] {
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), text);
+        }
+        // A link to a device, so that a mistake here cannot cost the device.
+        std::os::unix::fs::symlink("/dev/null", at("null")).unwrap();
+        let mut file = AsideFile::create(&at("null")).unwrap();
+        assert_eq!(file.writing(), Path::new("/dev/null"));
+        file.write_all(b"gone").unwrap();
+        file.sync().unwrap();
+        file.finish().unwrap();
+        assert!(at("null").is_symlink());
+        // What is not finished goes away.
+        AsideFile::create(&at("half")).unwrap().write_all(b"half").unwrap();
+        let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["dangling", "later", "link", "new", "null", "real"]);
     }
 }

@@ -41,6 +41,7 @@ pub mod text;
 pub mod tokenizer;
 pub mod vocab;
 
+pub use aside::AsideFile;
 pub use batch::{Corpus, PackedBatch};
 pub use blocks::{BlockOptions, Blocks, BreakMode};
 pub use bpe::Bpe;

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mae_data::{Segmentation, Vocab};
+use mae_data::{AsideFile, Segmentation, Vocab};
 use mae_engine::params::{self, NamedValues};
 use mae_engine::{Device, GroupSet, Params};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -300,18 +300,11 @@ fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
 /// Writes `<path>.tmp` to the disk, then renames: a reader never sees half a file.
 pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<()> {
     use std::io::Write;
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".tmp");
-    let aside = Path::new(&aside);
     let write = || -> std::io::Result<()> {
-        let mut file = std::fs::File::create(aside)?;
+        let mut file = AsideFile::create(path)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(aside, path)
+        file.sync()?;
+        file.finish()
     };
-    write().map_err(|source| {
-        // A disk that is full leaves nothing behind.
-        std::fs::remove_file(aside).ok();
-        Error::io(path)(source)
-    })
+    write().map_err(Error::io(path))
 }

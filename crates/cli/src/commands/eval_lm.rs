@@ -1,11 +1,11 @@
 //! `mae eval-lm`: how well a language model predicts a text.
 
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use mae_data::{BlockOptions, Blocks, BreakMode, Segmentation, TextDataset};
+use mae_data::{AsideFile, BlockOptions, Blocks, BreakMode, Segmentation, TextDataset};
 use mae_eval::perplexity::{TextMeasure, log_probs};
 use mae_model::lm::LmFolder;
 use mae_train::finetune::dictionary_fault;
@@ -313,8 +313,7 @@ fn print(
 
 /// An object per line of the text.
 fn write_log_probs(path: &Path, data: &TextDataset, log_probs: &[f32]) -> Result<()> {
-    let aside = path.with_added_extension("tmp");
-    let mut out = BufWriter::new(std::fs::File::create(&aside)?);
+    let mut out = AsideFile::create(path)?;
     let mut rest = log_probs;
     for i in 0..data.lines.len() {
         let ids = data.lines.get(i);
@@ -324,6 +323,5 @@ fn write_log_probs(path: &Path, data: &TextDataset, log_probs: &[f32]) -> Result
         serde_json::to_writer(&mut out, &json!({ "line": i, "tokens": tokens, "logprobs": of_line }))?;
         writeln!(out)?;
     }
-    out.into_inner().map_err(|error| error.into_error())?.sync_all()?;
-    Ok(std::fs::rename(&aside, path)?)
+    Ok(out.finish()?)
 }

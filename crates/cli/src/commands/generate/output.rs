@@ -1,8 +1,6 @@
 //! How translations and scores are written.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use mae_data::{Vocab, segmentation};
@@ -12,6 +10,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::input::Input;
 use super::translate::Found;
 use crate::outputs::check_place;
+use crate::stream::Output;
 
 /// The layout of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +167,7 @@ impl Printer {
 
     /// Completes the output; a file appears under its name only now.
     pub fn finish(self) -> anyhow::Result<()> {
-        self.sink.finish()
+        self.sink.0.finish()
     }
 }
 
@@ -181,66 +180,28 @@ fn base2(value: f32) -> f32 {
     (f64::from(value) / std::f64::consts::LN_2) as f32
 }
 
-/// Standard output, or a file that is written aside.
-struct Sink {
-    out: BufWriter<Box<dyn Write>>,
-    file: Option<Aside>,
-}
-
-struct Aside {
-    path: PathBuf,
-    aside: PathBuf,
-    complete: bool,
-}
+/// Lines for whoever reads them.
+struct Sink(Output);
 
 impl Sink {
     fn open(path: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = path else {
-            return Ok(Self { out: BufWriter::new(Box::new(io::stdout())), file: None });
-        };
-        check_place(Some(path))?;
-        let aside = path.with_added_extension("tmp");
-        let file = File::create(&aside).with_context(|| format!("cannot create {}", aside.display()))?;
-        let file_names = Aside { path: path.to_owned(), aside, complete: false };
-        Ok(Self { out: BufWriter::new(Box::new(file)), file: Some(file_names) })
+        check_place(path)?;
+        Ok(Self(Output::open(path)?))
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-        writeln!(self.out, "{line}").with_context(|| self.complaint())
+        let written = writeln!(self.0.out(), "{line}");
+        written.with_context(|| self.0.complaint())
     }
 
+    /// An error also where nobody reads any more: then there is no more to translate.
     fn flush(&mut self) -> anyhow::Result<()> {
-        self.out.flush().with_context(|| self.complaint())
-    }
-
-    fn complaint(&self) -> String {
-        let name =
-            self.file.as_ref().map_or("standard output".into(), |file| file.aside.display().to_string());
-        format!("cannot write {name}")
+        let flushed = self.0.out().flush();
+        flushed.with_context(|| self.0.complaint())
     }
 
     fn json(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
         let line = serde_json::to_string(value)?;
         self.line(format_args!("{line}"))
-    }
-
-    fn finish(mut self) -> anyhow::Result<()> {
-        self.flush()?;
-        drop(self.out);
-        if let Some(file) = &mut self.file {
-            fs::rename(&file.aside, &file.path)
-                .with_context(|| format!("cannot rename {} to its place", file.aside.display()))?;
-            file.complete = true;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Aside {
-    fn drop(&mut self) {
-        if !self.complete {
-            // Nobody could be told of a failure here, and a stray `.tmp` harms nobody.
-            let _ = fs::remove_file(&self.aside);
-        }
     }
 }
