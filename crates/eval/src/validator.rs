@@ -1,13 +1,13 @@
 //! BLEU of the development set while training: fairseq's, on whitespace tokens with pieces joined.
 
-use mae_data::{ParallelDataset, Segmentation};
+use mae_data::{ParallelDataset, Segmentation, segmentation};
 use mae_decode::SearchOptions;
 use mae_model::{ExpertMode, Translator};
 use mae_train::Error;
 use mae_train::validate::Validator;
 
 use crate::bleu::{BleuConfig, BleuStats};
-use crate::translate::{text, translate};
+use crate::translate::{reference_pieces, translate};
 
 /// Translates the development set and scores it.
 pub struct BleuValidator<'a> {
@@ -20,7 +20,8 @@ pub struct BleuValidator<'a> {
 impl<'a> BleuValidator<'a> {
     /// Of `data`, whose pieces `codes` made, with this beam.
     pub fn new(data: &'a ParallelDataset, codes: Option<&'a Segmentation>, beam: usize) -> Self {
-        let references = (0..data.len()).map(|i| text(&data.tgt_vocab, codes, &data.tgt.get(i))).collect();
+        let pieces = |i: usize| reference_pieces(&data.tgt_vocab, &data.tgt.get(i));
+        let references = (0..data.len()).map(|i| segmentation::join(codes, &pieces(i))).collect();
         Self { data, codes, references, options: SearchOptions { beam, ..SearchOptions::default() } }
     }
 

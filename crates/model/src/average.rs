@@ -97,7 +97,12 @@ fn check_alike<F: Averaged>(first: &Path, mean: &mut F, path: &Path, other: &mut
         Err(Error::Parse { path: path.join(file), message })
     };
     if mean.model().config() != other.model().config() {
-        return differs(folder::CONFIG, "the model");
+        let text = |folder: &mut F| {
+            toml::to_string(folder.model().config()).expect("configurations can be written as TOML")
+        };
+        let (ours, theirs) = (text(mean), text(other));
+        let keys: Vec<&str> = theirs.lines().filter(|line| !ours.lines().any(|our| our == *line)).collect();
+        return differs(folder::CONFIG, &format!("the model ({})", keys.join(", ")));
     }
     for ((name, what, ours), (.., theirs)) in mean.dictionaries().into_iter().zip(other.dictionaries()) {
         if ours != theirs {

@@ -43,6 +43,12 @@ pub struct RunState {
     pub epoch: u64,
     /// Updates made in it.
     pub position: u64,
+    /// Batches used in it; `None` in states of older versions.
+    #[serde(default)]
+    pub batches: Option<u64>,
+    /// Sentences or blocks of the development set, and their target tokens.
+    #[serde(default)]
+    pub development: Option<[u64; 2]>,
     /// The best value of the checkpoint metric so far.
     pub best: Option<f64>,
     /// Validations since then.
@@ -214,7 +220,7 @@ impl Resets {
             (state.best, state.stale, state.window) = (None, 0, Window::default());
         }
         if self.dataloader {
-            (state.epoch, state.position) = (1, 0);
+            (state.epoch, state.position, state.batches) = (1, 0, Some(0));
         }
     }
 

@@ -18,6 +18,35 @@ pub struct Best {
     pub path: PathBuf,
 }
 
+/// A kind of checkpoints that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// After epochs.
+    Epochs,
+    /// After a number of updates.
+    Updates,
+    /// The best few.
+    Best,
+}
+
+/// Gives the checkpoints of a kind that a run has so far other names, `checkpoint7.1` and so on: their numbers will come again.
+pub fn set_aside(run: &Path, kind: Kept) -> Result<()> {
+    let paths: Vec<PathBuf> = match kind {
+        Kept::Epochs => epochs(run)?.into_iter().map(|(_, path)| path).collect(),
+        Kept::Updates => intervals(run)?.into_iter().map(|(_, path)| path).collect(),
+        Kept::Best => {
+            let of = |metric| Ok::<_, Error>(best(run, metric)?.into_iter().map(|best| best.path));
+            of(Metric::Loss)?.chain(of(Metric::Bleu)?).collect::<Vec<_>>()
+        }
+    };
+    for path in paths {
+        let names = (1..).map(|n: u64| path.with_added_extension(n.to_string()));
+        let free = names.into_iter().find(|name| !name.exists()).expect("there are names enough");
+        std::fs::rename(&path, free).map_err(Error::io(&path))?;
+    }
+    Ok(())
+}
+
 /// Epoch checkpoints of a run, with their epochs, the oldest first.
 pub fn epochs(run: &Path) -> Result<Vec<(u64, PathBuf)>> {
     list(run, |name| name.strip_prefix("checkpoint")?.parse().ok())

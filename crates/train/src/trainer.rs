@@ -14,6 +14,7 @@ use mae_model::{Config, Model, Translator};
 use self::pending::Pending;
 use crate::checkpoint::{self, Resets, RunState, TextSide, Writer};
 use crate::config::{Batching, RunConfig};
+use crate::kept::Kept;
 use crate::learner::Learner;
 use crate::log::{Event, JsonLog};
 use crate::tensorboard::TensorBoard;
@@ -51,6 +52,11 @@ const BATCHES_AHEAD: usize = 16;
 /// Updates that the device may be behind before we wait for it.
 const UPDATES_AHEAD: usize = 4;
 
+/// Batches per update, as a record of `[train]` has them.
+fn before_update_freq(record: &str) -> Option<u64> {
+    record.parse::<toml::Table>().ok()?.get("update_freq")?.as_integer()?.try_into().ok()
+}
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -62,9 +68,23 @@ pub enum Outcome {
     Interrupted,
 }
 
-/// Whether a line of `[train]` decides what a validation measures: scores from before and after a change do not compare.
-fn changes_scores(line: &str) -> bool {
-    let keys = ["tokens_per_sample", "sample_break_mode", "label_smoothing", "best_checkpoint_metric"];
+/// Keys of `[train]` that decide what a validation measures: scores from before and after a change do not compare.
+const OF_SCORES: [&str; 5] =
+    ["tokens_per_sample", "sample_break_mode", "label_smoothing", "best_checkpoint_metric", "eval_bleu_beam"];
+/// Keys of `[train]` that decide which batches an epoch has.
+const OF_BATCHES: [&str; 8] = [
+    "tokens_per_sample",
+    "sample_break_mode",
+    "max_tokens",
+    "max_sentences",
+    "batching",
+    "required_batch_size_multiple",
+    "subset",
+    "seed",
+];
+
+/// Whether a line of `[train]` is about one of these keys.
+fn is_of(line: &str, keys: &[&str]) -> bool {
     line.split_once(" =").is_some_and(|(key, _)| keys.contains(&key))
 }
 
@@ -133,21 +153,46 @@ impl<M: Model> Trainer<'_, M> {
                 let gates = finetune::load(&from, &mut self.learner.model, &self.text)?;
                 events.push(Event::Finetuned { from, new_gates: gates == finetune::Gates::Uniform });
             }
-            return Ok((RunState { epoch: 1, train, ..RunState::default() }, events));
+            let development = self.development();
+            return Ok((RunState { epoch: 1, train, development, ..RunState::default() }, events));
         };
+        let update_freq = before_update_freq(&state.train).unwrap_or(self.config.train.update_freq as u64);
+        state.batches = state.batches.or(Some(state.position * update_freq));
         let before = std::mem::replace(&mut state.train, train);
         let known: Vec<&str> = before.lines().collect();
         let changed = state.train.lines().filter(|line| !known.contains(line)).map(str::to_owned);
         let (lines, mut what) = (changed.collect::<Vec<_>>(), self.resets.names());
-        if state.best.is_some() && lines.iter().any(|line| changes_scores(line)) {
-            (state.best, state.stale) = (None, 0);
+        let measured = std::mem::replace(&mut state.development, self.development());
+        let other_set = measured.is_some() && measured != state.development;
+        let mut forgets_best = self.resets.meters || self.resets.optimizer;
+        if state.best.is_some() && (other_set || lines.iter().any(|line| is_of(line, &OF_SCORES))) {
+            (state.best, state.stale, forgets_best) = (None, 0, true);
             what.push("best score, which was measured otherwise");
+        }
+        if state.batches != Some(0) && lines.iter().any(|line| is_of(line, &OF_BATCHES)) {
+            what.push("exact place in the epoch: batches are cut otherwise, and some of its data come twice or not at all");
+        }
+        // Numbers that begin anew must not be taken for older or better ones.
+        for (begins_anew, kind) in [
+            (self.resets.dataloader, Kept::Epochs),
+            (self.resets.optimizer, Kept::Updates),
+            (forgets_best, Kept::Best),
+        ] {
+            if begins_anew {
+                kept::set_aside(&self.folder, kind)?;
+            }
         }
         let events = [
             (!lines.is_empty()).then_some(Event::Changed { lines }),
             (!what.is_empty()).then_some(Event::Reset { what }),
         ];
         Ok((state, events.into_iter().flatten().collect()))
+    }
+
+    /// How large the development set is: another size is another set.
+    fn development(&self) -> Option<[u64; 2]> {
+        let lengths = self.valid?.lengths();
+        Some([lengths.len() as u64, lengths.iter().map(|&(_, target)| u64::from(target)).sum()])
     }
 
     fn epochs(
@@ -206,10 +251,11 @@ impl<M: Model> Trainer<'_, M> {
     ) -> Result<Option<Outcome>> {
         let train = self.config.train.clone();
         let batches = sampler.epoch(state.epoch);
-        let updates: Vec<&[Vec<u32>]> = batches.chunks(train.update_freq).collect();
-        tell(Event::Epoch { epoch: state.epoch, updates: updates.len() as u64, done: state.position })?;
+        let used = state.batches.unwrap_or(0) as usize;
+        let rest: Vec<&[Vec<u32>]> = batches[used.min(batches.len())..].chunks(train.update_freq).collect();
+        let total = state.position + rest.len() as u64;
+        tell(Event::Epoch { epoch: state.epoch, updates: total, done: state.position })?;
         let data = self.train;
-        let rest = &updates[(state.position as usize).min(updates.len())..];
         let outcome = std::thread::scope(|scope| {
             // Batches are packed ahead, so that the device need not wait for them.
             let (sender, packed) = std::sync::mpsc::sync_channel::<Vec<PackedBatch>>(BATCHES_AHEAD);
@@ -220,7 +266,7 @@ impl<M: Model> Trainer<'_, M> {
                     .map(|group| group.iter().map(pack).collect())
                     .try_for_each(|batch| sender.send(batch))
             });
-            self.updates(packed, updates.len() as u64, state, tell)
+            self.updates(packed, total, state, tell)
         })?;
         if outcome.is_some() {
             return Ok(outcome);
@@ -242,7 +288,7 @@ impl<M: Model> Trainer<'_, M> {
             self.keep(name, train.keep_last_epochs, kept::prune_epochs)?;
         }
         state.epoch += 1;
-        state.position = 0;
+        (state.position, state.batches) = (0, Some(0));
         if saves || self.reason_to_stop(state).is_some() {
             self.save(state, tell)?;
         }
@@ -263,8 +309,10 @@ impl<M: Model> Trainer<'_, M> {
             let number = self.learner.counters().updates + 1;
             let steps = plan::steps(self.config.model.mixture().system, &train, state.epoch, number);
             self.writer.forget();
-            pending.add(self.learner.update(&batches, steps, state.epoch)?, state.position);
+            let used = state.batches.unwrap_or(0);
+            pending.add(self.learner.update(&batches, steps, state.epoch)?, [state.position, used]);
             state.position += 1;
+            state.batches = Some(used + batches.len() as u64);
             state.counters = self.learner.counters();
             tell(Event::Update { done: state.position })?;
             pending.report(UPDATES_AHEAD, state, tell)?;

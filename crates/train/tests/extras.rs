@@ -309,4 +309,33 @@ fn best_and_interval_checkpoints_are_kept() {
     let name = best[0].path.file_name().unwrap().to_str().unwrap();
     assert!(of_best(name) == of_best("checkpoint_best"));
     assert!(folder.path().join("board/train").exists() && folder.path().join("board/valid").exists());
+
+    // Numbers that begin anew do not compete with those of before.
+    let anew = Resets { optimizer: true, dataloader: true, ..Resets::default() };
+    let short = config("mae", &[&settings[..4], &["train.max_update=5"]].concat());
+    train(folder.path(), &short, anew, |_, _| {}).unwrap();
+    let numbers = |found: Vec<(u64, std::path::PathBuf)>| found.iter().map(|(n, _)| *n).collect::<Vec<_>>();
+    assert_eq!(numbers(kept::intervals(folder.path()).unwrap()), [2, 4]);
+    assert!(kept::best(folder.path(), Metric::Loss).unwrap().iter().all(|best| best.updates <= 5));
+    for path in [&best[0].path, &best[1].path] {
+        assert!(path.with_added_extension("1").exists() && !path.exists(), "{}", path.display());
+    }
+}
+
+#[test]
+fn another_update_freq_keeps_the_place_in_the_epoch() {
+    for (first, second) in [(1, 3), (3, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sentences = 0.0;
+        for (freq, until) in [(first, "train.max_update=2"), (second, "train.max_epoch=1")] {
+            let freq = format!("train.update_freq={freq}");
+            let config = config("base", &["train.max_update=0", "train.log_interval=1", &freq, until]);
+            let seen = |event: &Event, _: &_| match event {
+                Event::Train(line) => sentences += line.bsz,
+                _ => {}
+            };
+            train(folder.path(), &config, Resets::default(), seen).unwrap();
+        }
+        assert_eq!(sentences, 60.0, "update_freq {first}, then {second}");
+    }
 }

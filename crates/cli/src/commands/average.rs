@@ -59,6 +59,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     ensure!(!inputs.contains(&args.output), "--output {} is one of the inputs", args.output.display());
     ensure!(!args.output.is_file(), "--output {} is a file; a model is a folder", args.output.display());
+    ensure!(
+        !args.output.join("state.json").exists(),
+        "--output {} is a checkpoint that a run goes on from: name another folder",
+        args.output.display()
+    );
     average(&inputs, &args.output)?;
     println!("{}: the mean of {} checkpoints", args.output.display(), inputs.len());
     inputs.iter().for_each(|input| println!("  {}", input.display()));

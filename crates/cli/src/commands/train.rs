@@ -56,10 +56,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     system: Option<String>,
     /// Source language [default: from the file names].
-    #[arg(short = 's', long, value_name = "LANG")]
+    #[arg(short = 's', long, value_name = "LANG", requires = "target_lang")]
     source_lang: Option<String>,
     /// Target language [default: from the file names].
-    #[arg(short = 't', long, value_name = "LANG")]
+    #[arg(short = 't', long, value_name = "LANG", requires = "source_lang")]
     target_lang: Option<String>,
     /// Development set.
     #[arg(long, default_value = "valid", value_name = "NAME")]

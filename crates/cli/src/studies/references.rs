@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use mae_data::{BadUtf8, LineReader, ParallelDataset, Segmentation};
-use mae_eval::translate::text;
+use mae_data::{BadUtf8, LineReader, ParallelDataset, Segmentation, segmentation};
+use mae_eval::translate::reference_pieces;
 use mae_model::folder::write_aside;
 
 use super::protocol::Translation;
@@ -29,7 +29,8 @@ impl References {
         let data = pairs(sets, &test.split)?;
         ensure!(!data.is_empty(), "{}: the split `{}` is empty", sets.folder.display(), test.split);
         let codes = Segmentation::load(sets.folder)?;
-        let line = |i: usize| text(&data.tgt_vocab, codes.as_ref(), &data.tgt.get(i));
+        let pieces = |i: usize| reference_pieces(&data.tgt_vocab, &data.tgt.get(i));
+        let line = |i: usize| segmentation::join(codes.as_ref(), &pieces(i));
         let tokens: Vec<String> = (0..data.len()).map(line).collect();
         let plain = if test.reference.is_empty() { None } else { Some(plain_reference(sets.folder, test)?) };
         if let Some(plain) = &plain {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use mae_data::pairs::detect_languages;
 use mae_data::{BlockOptions, Blocks, Corpus, IndexedDataset, ParallelDataset, Segmentation, TextDataset};
 use mae_engine::Device;
@@ -27,7 +27,17 @@ impl Sets<'_> {
     /// Source and target language.
     pub fn languages(&self) -> Result<(String, String)> {
         match self.languages {
-            Some((source, target)) => Ok((source.to_owned(), target.to_owned())),
+            Some((source, target)) => {
+                let there =
+                    |a: &str, b: &str| IndexedDataset::exists(self.folder.join(format!("train.{a}-{b}.{a}")));
+                ensure!(
+                    there(source, target) || !there(target, source),
+                    "{0} is for {target}-{source}, not {source}-{target}: `mae preprocess -s {source} -t {target}` makes the other \
+                     direction",
+                    self.folder.display()
+                );
+                Ok((source.to_owned(), target.to_owned()))
+            }
             None => Ok(detect_languages(self.folder)?),
         }
     }

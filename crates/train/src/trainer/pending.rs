@@ -10,27 +10,21 @@ use crate::log::Event;
 use crate::{Error, Result};
 
 pub(super) struct Pending {
-    /// With the updates of the epoch before each.
-    updates: VecDeque<(PendingUpdate, u64)>,
+    /// With the updates and batches of the epoch before each.
+    updates: VecDeque<(PendingUpdate, [u64; 2])>,
     /// When the last report came.
     last: Instant,
     log_interval: u64,
-    update_freq: u64,
 }
 
 impl Pending {
     pub(super) fn new(config: &TrainConfig) -> Self {
-        Self {
-            updates: VecDeque::new(),
-            last: Instant::now(),
-            log_interval: config.log_interval,
-            update_freq: config.update_freq as u64,
-        }
+        Self { updates: VecDeque::new(), last: Instant::now(), log_interval: config.log_interval }
     }
 
-    /// An update was asked for, after `position` others of the epoch.
-    pub(super) fn add(&mut self, update: PendingUpdate, position: u64) {
-        self.updates.push_back((update, position));
+    /// An update was asked for, after so many updates and batches of the epoch.
+    pub(super) fn add(&mut self, update: PendingUpdate, before: [u64; 2]) {
+        self.updates.push_back((update, before));
     }
 
     /// The time until now was spent on something else than updates.
@@ -47,13 +41,14 @@ impl Pending {
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
         while self.updates.len() > most || self.updates.front().is_some_and(|(update, _)| update.is_ready()) {
-            let Some((update, position)) = self.updates.pop_front() else { break };
+            let Some((update, [position, batches])) = self.updates.pop_front() else { break };
             let report = update.wait().map_err(|error| match error {
                 Error::NotFinite(mut diagnosis) => {
                     // So far counted in the update.
-                    diagnosis.batches = diagnosis.batches.map(|n| position * self.update_freq + n);
+                    diagnosis.batches = diagnosis.batches.map(|n| batches + n);
                     diagnosis.last_loss = state.last_loss;
                     (state.counters, state.position) = (diagnosis.before, position);
+                    state.batches = Some(batches);
                     Error::NotFinite(diagnosis)
                 }
                 other => other,

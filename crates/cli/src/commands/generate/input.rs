@@ -6,9 +6,11 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use mae_data::pairs::detect_languages;
 use mae_data::{
-    BadUtf8, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Segmentation, Sentences, UNK,
-    Vocab, segmentation,
+    BadUtf8, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Segmentation, Sentences, Vocab,
+    segmentation,
 };
+
+use mae_eval::translate::reference_pieces;
 
 use super::models::{Models, named};
 use super::notes::Notes;
@@ -69,12 +71,8 @@ impl Input {
             same_vocabulary(&path.join(format!("dict.{lang}.txt")), found, wanted)?;
         }
         let all = |side: &Sentences| (0..side.len()).map(|i| side.get(i)).collect::<MemoryDataset>();
-        // `<unk>` in a reference must not match an `<unk>` in a translation: fairseq writes it `<<unk>>`.
         let reference = |i: usize| {
-            let ids = data.tgt.get(i);
-            let words = ids.iter().filter(|&&id| id != EOS);
-            let words = words.map(|&id| if id == UNK { "<<unk>>" } else { data.tgt_vocab.symbol(id) });
-            let line = words.collect::<Vec<_>>().join(" ");
+            let line = reference_pieces(&data.tgt_vocab, &data.tgt.get(i));
             if text.remove_bpe { segmentation::join(models.first.codes.as_ref(), &line) } else { line }
         };
         let references = (0..data.len()).map(reference).collect();

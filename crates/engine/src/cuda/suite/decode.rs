@@ -72,7 +72,7 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
 fn best(device: &Device, numbers: Numbers, types: usize, count: usize) -> Outcome {
     let logits = activations(device, numbers, 1, [8, types]);
     let scores: Vec<f32> = (0..7).map(|row| -0.5 * row as f32).collect();
-    let constraints = Constraints { forbidden: vec![1, 4], penalties: vec![(3, 0.7)] };
+    let constraints = Constraints { forbidden: vec![1, 4], penalties: vec![(3, 0.7), (0, -1.5)] };
     let found = continuations(&logits, &scores, [&[0..2, 2..5], &[5..6, 6..7]], count, &constraints, 2);
     let mut outcome = Outcome::new();
     for (group, candidates) in found.open.iter().chain(&found.closed).enumerate() {

@@ -103,9 +103,11 @@ fn scan(
     let highest = math::max(logits);
     let log_sum = highest + math::sum_by(logits, |v| math::exp(v - highest)).ln();
     let base = score - log_sum;
+    // A penalty below 0 lifts its token above its run.
+    let lift = constraints.penalties.iter().fold(0.0_f32, |lift, (_, penalty)| lift.max(-penalty));
     for (run, values) in logits.chunks(RUN).enumerate() {
         // Most runs hold nothing good enough: one comparison passes over them.
-        if best.len() == count && math::max(values) + base <= best[count - 1].score {
+        if best.len() == count && math::max(values) + base + lift <= best[count - 1].score {
             continue;
         }
         for (i, value) in values.iter().enumerate() {
@@ -134,24 +136,26 @@ mod tests {
         let values: Vec<f32> = (0..rows * types).map(|i| stream.normal(i as u32, 0)).collect();
         let logits = Tensor::from_host(&Device::cpu(), [rows, types], &values);
         let scores = [-1.0, -1.5, -0.5, -3.0];
-        let constraints = Constraints { forbidden: vec![1], penalties: vec![(3, 0.7)] };
-        let found = continuations(&logits, &scores, [&[0..3, 3..4], &[]], count, &constraints, 2);
-        for (group, got) in [0..3, 3..4].into_iter().zip(found.open) {
-            let mut all = Vec::new();
-            for row in group {
-                let sum: f64 = logits.row(row).iter().map(|&v| f64::from(v).exp()).sum();
-                for token in (0..types).filter(|&t| t != 1) {
-                    let penalty = if token == 3 { 0.7 } else { 0.0 };
-                    let value =
-                        f64::from(logits.row(row)[token]) - sum.ln() + f64::from(scores[row]) - penalty;
-                    all.push((value, row as u32, token as u32));
+        for by in [0.7, -6.0] {
+            let constraints = Constraints { forbidden: vec![1], penalties: vec![(90, by)] };
+            let found = continuations(&logits, &scores, [&[0..3, 3..4], &[]], count, &constraints, 2);
+            for (group, got) in [0..3, 3..4].into_iter().zip(found.open) {
+                let mut all = Vec::new();
+                for row in group {
+                    let sum: f64 = logits.row(row).iter().map(|&v| f64::from(v).exp()).sum();
+                    for token in (0..types).filter(|&t| t != 1) {
+                        let penalty = if token == 90 { f64::from(by) } else { 0.0 };
+                        let value =
+                            f64::from(logits.row(row)[token]) - sum.ln() + f64::from(scores[row]) - penalty;
+                        all.push((value, row as u32, token as u32));
+                    }
                 }
-            }
-            all.sort_by(|a, b| b.0.total_cmp(&a.0));
-            assert_eq!(got.len(), count);
-            for (got, want) in got.iter().zip(all) {
-                assert_eq!((got.row, got.token), (want.1, want.2));
-                assert!((f64::from(got.score) - want.0).abs() < 1e-5);
+                all.sort_by(|a, b| b.0.total_cmp(&a.0));
+                assert_eq!(got.len(), count);
+                for (got, want) in got.iter().zip(all) {
+                    assert_eq!((got.row, got.token), (want.1, want.2));
+                    assert!((f64::from(got.score) - want.0).abs() < 1e-5);
+                }
             }
         }
     }
