@@ -103,7 +103,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     prefix_file: Option<PathBuf>,
     /// Score the references instead of translating
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["gates", "nbest", "prefix_size", "prefix_file", "sampling"])]
     score_reference: bool,
     #[command(flatten)]
     search: SearchArgs,

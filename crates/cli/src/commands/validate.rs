@@ -154,7 +154,9 @@ fn print(report: &Report<'_>, args: &Args, experts: usize) {
     let Report { split, sentences, skipped, tokens, loss, nll_loss, ppl, .. } = report;
     println!("{split}: {sentences} sentence pairs, {tokens} target tokens");
     if *skipped > 0 {
-        println!("  {skipped} pairs are longer than model.max_positions and are left out");
+        println!(
+            "  {skipped} pairs are longer than model.max_positions and are left out of the loss (for BLEU their sources are cut)"
+        );
     }
     println!(
         "  loss {loss:.3} bits/token (label smoothing {}), nll {nll_loss:.3} bits/token, ppl {ppl:.2}",

@@ -178,7 +178,13 @@ impl Input {
         let (ids, _) = MemoryDataset::encode(&models.first.target, &pieces(lines, models, text, 1));
         let ids = notes.prefix.fit(ids, self.first);
         let without_end = |i: usize| ids.get(i).iter().copied().filter(|&id| id != EOS).collect();
-        self.prefixes = Some((0..ids.len()).map(without_end).collect());
+        let prefixes: Vec<Vec<u32>> = (0..ids.len()).map(without_end).collect();
+        let of_nothing = |(i, prefix): (usize, &Vec<u32>)| !prefix.is_empty() && self.data.src.size(i) <= 1;
+        let lost = prefixes.iter().enumerate().filter(|&each| of_nothing(each)).count();
+        if lost > 0 {
+            notes.add(format!("{lost} prefixes of empty lines are left out: nothing is translated there"));
+        }
+        self.prefixes = Some(prefixes);
     }
 
     /// Number of sentences.

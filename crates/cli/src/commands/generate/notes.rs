@@ -25,6 +25,11 @@ pub struct SideNotes {
 }
 
 impl Notes {
+    /// Adds something to tell.
+    pub fn add(&mut self, what: String) {
+        self.repaired.push(what);
+    }
+
     /// Nothing yet, for sentences of up to `limit` tokens.
     pub fn new(limit: usize) -> Self {
         let side = |what| SideNotes {
