@@ -1,6 +1,6 @@
 //! Where results go: files, and whoever reads the standard output.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
@@ -13,6 +13,37 @@ pub fn check_place(path: Option<&Path>) -> Result<()> {
         ensure!(folder.is_dir(), "cannot write {}: there is no folder {}", path.display(), folder.display());
     }
     Ok(())
+}
+
+/// An error where two outputs are one file, or an output is an input: one of them would be lost.
+pub fn check_apart(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
+    for (i, output) in outputs.iter().enumerate() {
+        // What is written to a device or a pipe replaces nothing.
+        if output.exists() && !output.is_file() {
+            continue;
+        }
+        let is_same = |other: &&&Path| place(other) == place(output);
+        ensure!(
+            outputs[..i].iter().find(is_same).is_none(),
+            "{} is named for two outputs; name a file for each",
+            output.display()
+        );
+        ensure!(
+            inputs.iter().find(is_same).is_none(),
+            "{} is an input and would be overwritten; name another output",
+            output.display()
+        );
+    }
+    Ok(())
+}
+
+/// Where a path leads, whether there is a file yet or not; a bare name is in the folder we are in.
+fn place(path: &Path) -> PathBuf {
+    let beside = || {
+        let path = Path::new(".").join(path);
+        Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(beside).unwrap_or_else(|| path.to_owned())
 }
 
 /// Whoever reads our output may have seen enough (`mae generate … | head`): no fault.

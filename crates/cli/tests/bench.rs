@@ -137,4 +137,31 @@ fn sizes_that_do_not_fit_are_refused() {
     assert!(refused(&["--max-tokens", "100"]).contains("a multiple of --tokens-per-sample 512"));
     assert!(refused(&["--vocab", "300", "--cutoffs", "10,300"]).contains("cutoffs must be below"));
     assert!(refused(&["--vocab", "3"]).contains("--vocab"));
+    for (args, words) in [
+        (vec!["train", "--src-vocab", "0"], "--src-vocab must be above 4"),
+        (vec!["decode", "--tgt-vocab", "4"], "--tgt-vocab must be above 4"),
+        (vec!["train", "--heads", "0"], "--heads must be above 0"),
+        (vec!["train", "--max-tokens", "10"], "--max-tokens must be at least 175"),
+        (vec!["decode", "--length", "5000"], "--length 5000: the model has 1024 positions"),
+        (vec!["train-lm", "--layers", "0"], "--layers must be above 0"),
+    ] {
+        let run = place.mae(&["bench"], &args);
+        assert!(run.failed().contains(words), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_peer_without_a_measurement_is_refused() {
+    let place = Sandbox::new();
+    place.write("peer.sh", "echo no such flag\n");
+    place.write("other.sh", "echo '{\"step\": \"G\", \"target_tokens_per_s\": 1}'\n");
+    for (peer, words) in [
+        ("true", "--peer true: it printed no JSON line with a measurement, but nothing"),
+        ("sh peer.sh", "`no such flag"),
+        ("sh other.sh", "no measurement of base's F step"),
+    ] {
+        let run = place.mae(&TINY_LM, &[&TINY[..], &["--variants", "base", "--peer", peer]].concat());
+        assert!(run.failed().contains(words), "{peer}: {}", run.stderr);
+    }
 }

@@ -51,11 +51,16 @@ fn dropout_does_not_depend_on_threads() {
 fn mistakes_are_named() {
     let sandbox = corpus();
     sandbox.write("empty", "\n");
+    sandbox.write("nothing", "");
     sandbox.write("odd", "#version: 0.2\nabc\n");
     for (args, words) in [
         (vec!["learn-bpe", "empty"], "no words"),
         (vec!["learn-bpe", "nowhere"], "nowhere"),
         (vec!["learn-bpe", "de", "en", "--write-vocabulary", "v"], "1 file(s) for 2 text(s)"),
+        (vec!["learn-bpe", "de", "en", "--write-vocabulary", "v,./v"], "./v is named for two outputs"),
+        (vec!["learn-bpe", "de", "-o", "v", "--write-vocabulary", "v"], "v is named for two outputs"),
+        (vec!["learn-bpe", "de", "--write-vocabulary", "de"], "de is an input"),
+        (vec!["apply-bpe", "-c", "nothing", "de"], "nothing: there are no merges"),
         (vec!["apply-bpe", "de"], "--codes"),
         (vec!["apply-bpe", "-c", "odd", "de"], "odd, line 2"),
         (vec!["apply-bpe", "-c", "odd", "--dropout", "2", "de"], "from 0 to 1"),

@@ -77,6 +77,18 @@ fn corpora_are_cleaned() {
     assert!(over.failed().contains("overwritten"));
     let swapped = sandbox.mae(&["clean-corpus", "in", "de", "en", "out", "3", "1"], &[]);
     assert!(swapped.failed().contains("at least 3 and at most 1"));
+    // What is odd in the files is told, as the other commands tell it.
+    sandbox.write("odd.de", "\u{feff}a b\r\nc\0\n");
+    sandbox.write("odd.en", b"A B\nC\xff\n");
+    let odd = ["clean-corpus", "odd", "de", "en", "out", "1", "3"];
+    assert!(sandbox.mae(&odd, &[]).failed().contains("--replace-bad-utf8"));
+    let odd = sandbox.mae(&odd, &["--replace-bad-utf8"]);
+    odd.succeeded();
+    for words in
+        ["carriage returns dropped: 1", "byte-order mark dropped", "NUL characters kept: 1", "replaced: 1"]
+    {
+        assert!(odd.stderr.contains(words), "{words}: {}", odd.stderr);
+    }
     sandbox.write("in.de", "a\n");
     let uneven = sandbox.mae(&clean, &[]);
     assert!(uneven.failed().contains("in.de has 1") && uneven.stderr.contains("in.en.gz has 4"));

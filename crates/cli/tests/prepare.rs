@@ -127,6 +127,23 @@ fn dropout_cuts_the_training_split_alone() {
 }
 
 #[test]
+fn splits_of_an_earlier_run_do_not_stay_beside_new_dictionaries() {
+    let sandbox = corpus();
+    let prepare = |more: &[&str]| {
+        let args = [&["--train", "raw", "--out", "o", "--valid-size", "9"], more].concat();
+        sandbox.mae(&PREPARE, &args)
+    };
+    let first = prepare(&["--test-size", "9", "--bpe", "40"]);
+    first.succeeded();
+    let test = sandbox.path("o/data-bin/test.de-en.de.idx");
+    assert!(test.exists() && !first.stderr.contains("removed"), "{}", first.stderr);
+    let second = prepare(&["--test-size", "0", "--bpe", "20"]);
+    second.succeeded();
+    assert!(!test.exists() && second.stderr.contains("data-bin/test.de-en.de.idx"), "{}", second.stderr);
+    assert!(sandbox.path("o/data-bin/valid.de-en.de.idx").exists());
+}
+
+#[test]
 fn mistakes_are_named() {
     let sandbox = corpus();
     sandbox.write("bad.en", b"g\xffod\n");

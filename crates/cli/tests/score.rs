@@ -147,6 +147,12 @@ fn translations_come_from_standard_input_and_references_from_gzip() {
     sandbox.write("ref.gz", gzip(text));
     let run = sandbox.mae_reading(text, &["score", "--sys", "-", "--ref", "ref.gz", "--width", "2"], &[]);
     assert!(run.succeeded().contains(" = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000"), "{}", run.stdout);
+    assert_eq!(run.stderr, "");
+    // A byte-order mark is dropped, and told.
+    let marked = format!("\u{feff}{text}");
+    let run = sandbox.mae_reading(&marked, &["score", "--sys", "-", "--ref", "ref.gz", "--width", "2"], &[]);
+    assert!(run.succeeded().contains(" = 100.00 "), "{}", run.stdout);
+    assert!(run.stderr.contains("standard input: byte-order mark dropped"), "{}", run.stderr);
     let both = sandbox.mae_reading(text, &["score", "--sys", "-", "--ref", "-"], &[]);
     assert!(both.failed().contains("one file only"));
 }

@@ -259,4 +259,27 @@ fn quickstart_tells_its_result_as_json() {
     let record = std::fs::read_to_string(sandbox.path("qs/base/run.toml")).unwrap();
     assert!(record.contains("system = \"base\"") && record.contains("max_update = 2"), "{record}");
     assert!(sandbox.mae(&["quickstart", "--pairs", "0"], &[]).failed().contains("--pairs"));
+    assert!(sandbox.mae(&["quickstart", "--updates", "0"], &[]).failed().contains("--updates"));
+    // Another corpus of quickstart replaces the one it made before; where there is no bar, lines tell how far it is.
+    let again = ["quickstart", "--pairs", "100", "--updates", "100", "--system", "base"];
+    let again = sandbox.mae(&again, &["--dir", "qs"]);
+    again.succeeded();
+    assert!(again.stderr.contains("training base: update 100 of 100, loss "), "{}", again.stderr);
+}
+
+#[test]
+fn quickstart_keeps_what_it_did_not_write() {
+    let sandbox = Sandbox::new();
+    std::fs::create_dir_all(sandbox.path("own")).unwrap();
+    std::fs::create_dir_all(sandbox.path("runs/base")).unwrap();
+    sandbox.write("own/test.de", "meins\n");
+    sandbox.write("runs/base/log.jsonl", "{}\n");
+    for (dir, kept) in [("own", "own/test.de"), ("runs", "runs/base/log.jsonl")] {
+        let before = std::fs::read(sandbox.path(kept)).unwrap();
+        let small = ["quickstart", "--pairs", "100", "--updates", "2", "--system", "base", "--dir", dir];
+        let name = kept.trim_end_matches("/log.jsonl");
+        assert!(sandbox.mae(&small, &[]).failed().contains(name));
+        assert_eq!(std::fs::read(sandbox.path(kept)).unwrap(), before);
+    }
+    assert!(!sandbox.path("own/train.en").exists());
 }

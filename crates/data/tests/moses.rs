@@ -145,7 +145,7 @@ fn corpora_are_cleaned_with_counts() {
     let lines = || ParallelLines::open(&src, &tgt, BadUtf8::Error).unwrap();
     let out = [folder.path("out.de"), folder.path("out.en")];
     let options = CleanOptions { ratio: Some(1.5), lowercase: true, ..CleanOptions::new(1, 3) };
-    let tallies = clean_corpus(lines(), [&out[0], &out[1]], options, |_| ()).unwrap();
+    let tallies = clean_corpus(&mut lines(), [&out[0], &out[1]], options, |_| ()).unwrap();
     assert_eq!((folder.read("out.de").as_str(), folder.read("out.en").as_str()), ("a b\n", "a b\n"));
     assert_eq!((tallies.pairs, tallies.kept), (4, 1));
     assert_eq!(tallies.empty.examples, [2]);
@@ -154,9 +154,9 @@ fn corpora_are_cleaned_with_counts() {
 
     // Nothing is left behind where the sides do not match, and contradictions are refused.
     let short = folder.write("short.en", "a\n");
-    let uneven = ParallelLines::open(&src, &short, BadUtf8::Error).unwrap();
+    let mut uneven = ParallelLines::open(&src, &short, BadUtf8::Error).unwrap();
     let out = [folder.path("no.de"), folder.path("no.en")];
-    assert!(clean_corpus(uneven, [&out[0], &out[1]], CleanOptions::new(1, 9), |_| ()).is_err());
+    assert!(clean_corpus(&mut uneven, [&out[0], &out[1]], CleanOptions::new(1, 9), |_| ()).is_err());
     assert!(!folder.names().iter().any(|name| name.starts_with("no")));
     let error = Cleaner::new(CleanOptions::new(5, 4)).unwrap_err().to_string();
     assert!(error.contains("at least 5 and at most 4"), "{error}");

@@ -193,3 +193,39 @@ fn options_that_make_no_sense_are_errors() {
         assert!(run(options).is_err(), "case {i}");
     }
 }
+
+#[test]
+fn splits_of_an_earlier_run_keep_their_dictionaries_and_codes() {
+    let folder = corpus();
+    let learn = |merges| BpeSource::Learn(LearnOptions { merges, min_frequency: 1 });
+    let both =
+        PreprocessOptions { validpref: Some(folder.prefix("valid")), bpe: learn(3), ..options(&folder) };
+    run(&both).unwrap();
+    let (dict, codes) = (folder.read("bin/dict.de.txt"), folder.read("bin/bpe.codes"));
+    // The same again, and what is made with the dictionaries and codes that are there.
+    run(&PreprocessOptions { validpref: None, ..both.clone() }).unwrap();
+    let more = PreprocessOptions {
+        trainpref: None,
+        validpref: None,
+        testpref: Some(folder.prefix("more")),
+        srcdict: Some(folder.path("bin/dict.de.txt")),
+        tgtdict: Some(folder.path("bin/dict.en.txt")),
+        bpe: BpeSource::Codes(folder.path("bin/bpe.codes")),
+        ..both.clone()
+    };
+    run(&more).unwrap();
+    // Other dictionaries, or other codes, while splits stay.
+    let fewer = PreprocessOptions { validpref: None, bpe: learn(9), ..both.clone() };
+    let plain = PreprocessOptions { bpe: BpeSource::None, ..more };
+    for (options, words) in [(fewer, "dict.de.txt"), (plain, "codes")] {
+        let error = run(&options).unwrap_err().to_string();
+        assert!(error.contains("the split `t") && error.contains(words), "{error}");
+        assert_eq!(
+            (folder.read("bin/dict.de.txt"), folder.read("bin/bpe.codes")),
+            (dict.clone(), codes.clone())
+        );
+    }
+    // All of them anew.
+    run(&PreprocessOptions { testpref: Some(folder.prefix("more")), bpe: learn(9), ..both }).unwrap();
+    assert_ne!(folder.read("bin/bpe.codes"), codes);
+}

@@ -8,6 +8,7 @@ use mae_data::moses::CleanOptions;
 use mae_data::moses::clean::clean_corpus;
 use mae_data::{BadUtf8, ParallelLines};
 
+use crate::outputs::check_apart;
 use crate::stream::spinner;
 
 const EXAMPLE: &str = "\
@@ -46,6 +47,9 @@ pub struct Args {
     /// Write in lower case.
     #[arg(long, visible_alias = "lc")]
     lowercase: bool,
+    /// Put U+FFFD in place of bytes that are not UTF-8 instead of stopping there.
+    #[arg(long)]
+    replace_bad_utf8: bool,
     /// Print the counts as one JSON object.
     #[arg(long)]
     json: bool,
@@ -67,18 +71,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         "both languages are `{}`; the two sides need different names",
         args.l1
     );
-    anyhow::ensure!(
-        out[0] != l1 && out[1] != l2,
-        "OUT and PREFIX are both `{}`; the input would be overwritten",
-        args.out
-    );
+    check_apart(&[&out[0], &out[1]], &[&l1, &l2])?;
     // Messages have their causes in them already.
     let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
-    let lines = ParallelLines::open(&l1, &l2, BadUtf8::Error).map_err(plain)?;
+    let policy = if args.replace_bad_utf8 { BadUtf8::Replace } else { BadUtf8::Error };
+    let mut lines = ParallelLines::open(&l1, &l2, policy).map_err(plain)?;
     let bar = spinner("cleaning", false);
-    let tallies =
-        clean_corpus(lines, [&out[0], &out[1]], options, |pairs| bar.set_position(pairs)).map_err(plain)?;
+    let tallies = clean_corpus(&mut lines, [&out[0], &out[1]], options, |pairs| bar.set_position(pairs))
+        .map_err(plain)?;
     bar.finish_and_clear();
+    for side in [&lines.src, &lines.tgt].into_iter().filter(|side| !side.issues().is_empty()) {
+        eprintln!("mae: {}: {}", side.path().display(), side.issues());
+    }
     let mut stdout = std::io::stdout().lock();
     if args.json {
         writeln!(stdout, "{}", serde_json::to_string(&tallies)?)?;

@@ -1,10 +1,11 @@
 //! `mae learn-bpe`: merges from text, as `subword-nmt learn-bpe` and `learn-joint-bpe-and-vocab` do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
 
+use crate::outputs::{check_apart, check_place};
 use crate::progress::bar;
 use crate::stream::{Output, open, spinner};
 
@@ -50,6 +51,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         vocabularies == 0 || vocabularies == texts,
         "--write-vocabulary names {vocabularies} file(s) for {texts} text(s); name one for each"
     );
+    let outputs: Vec<&Path> =
+        args.output.iter().chain(&args.write_vocabulary).map(PathBuf::as_path).collect();
+    let inputs: Vec<&Path> =
+        args.files.iter().map(PathBuf::as_path).filter(|path| path.as_os_str() != "-").collect();
+    outputs.iter().try_for_each(|path| check_place(Some(path)))?;
+    check_apart(&outputs, &inputs)?;
     // Messages have their causes in them already.
     let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
     let counting = spinner("counting words", false);

@@ -22,7 +22,7 @@ pub struct Args {
     /// Seed of the corpus and of the training.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where everything goes; the folder of an earlier quickstart is used again.
+    /// Where everything goes; the folder of an earlier quickstart is used again, and texts and runs of others are refused.
     #[arg(long, default_value = "mae-quickstart", value_name = "DIR")]
     dir: PathBuf,
     /// Updates to train for [default: 900].

@@ -1,9 +1,10 @@
 //! What `mae quickstart` does: make a corpus, prepare it, train one system, translate held-out lines, look at the gates.
 
 pub mod corpus;
+mod folder;
 mod report;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -32,6 +33,8 @@ pub use report::{Report, print_comparison};
 const HELD_OUT: usize = 500;
 /// Merges of the joint BPE.
 const MERGES: usize = 500;
+/// Updates between two lines of progress where there is no terminal for a bar.
+const SAY_EVERY: u64 = 100;
 
 /// The model and its training: small enough for two cores and two minutes. Gates take their G step in every fifth
 /// update rather than in every fifth epoch, because there are only a few epochs.
@@ -86,6 +89,7 @@ impl Quickstart {
     /// Makes the corpus, learns the segmentation, writes both as text files, and encodes them.
     pub fn prepare(&self) -> Result<Prepared> {
         ensure!(self.pairs > 0, "--pairs must be above 0");
+        ensure!(self.updates != Some(0), "--updates must be above 0");
         let wanted = self.pairs + HELD_OUT;
         ensure!(
             wanted as u64 <= corpus::capacity(),
@@ -108,17 +112,21 @@ impl Quickstart {
         };
         let sides: [(&str, Side); 2] = [("en", |p| &p.source), ("de", |p| &p.target)];
         let mut pieces = WordCounts::default();
-        let mut encoded = Vec::new();
+        let (mut encoded, mut files) = (Vec::new(), Vec::new());
         for (name, pairs) in [("train", &pairs), ("test", &held_out)] {
             for (lang, side) in sides {
                 let text: String = pairs.iter().flat_map(|pair| [side(pair), "\n"]).collect();
-                write_aside(&self.folder.join(format!("{name}.{lang}")), text.as_bytes())?;
+                files.push((self.folder.join(format!("{name}.{lang}")), text));
                 let lines = segment(pairs, side);
                 if name == "train" {
                     lines.iter().for_each(|line| pieces.add_line(line));
                 }
                 encoded.push(lines);
             }
+        }
+        folder::check_texts(&self.folder, &files)?;
+        for (path, text) in &files {
+            write_aside(path, text.as_bytes())?;
         }
         let vocab = Arc::new(Vocab::from_counts(pieces.iter(), VocabOptions::default()));
         let train = ParallelDataset::from_lines(&encoded[0], &encoded[1], vocab.clone(), vocab.clone())?;
@@ -133,9 +141,9 @@ impl Quickstart {
         let types = [data.train.src_vocab.len(), data.train.tgt_vocab.len()];
         let model = Translator::new(&config.model, types, &Device::cpu(), config.train.seed)?;
         let run = self.folder.join(system);
-        forget_earlier_run(&run)?;
+        folder::forget_earlier_run(&run)?;
         std::fs::create_dir_all(&run).with_context(|| format!("cannot make the folder {}", run.display()))?;
-        let corpus = format!("{} pairs of quickstart's corpus, seed {}", self.pairs, self.seed);
+        let corpus = format!("{} {}, seed {}", self.pairs, folder::CORPUS, self.seed);
         write_record(&run, &corpus, &config)?;
         let (parameters, updates) = (model.size(), config.train.max_update);
         let bar = if quiet {
@@ -159,7 +167,13 @@ impl Quickstart {
         };
         let (learner, _) = trainer.run(|event| match event {
             Event::Update { .. } => bar.inc(1),
-            Event::Train(line) => bar.set_message(format!("loss {:.2} bits/token", line.loss)),
+            Event::Train(line) => {
+                let loss = format!("loss {:.2} bits/token", line.loss);
+                if bar.is_hidden() && !quiet && line.num_updates.is_multiple_of(SAY_EVERY) {
+                    eprintln!("training {system}: update {} of {updates}, {loss}", line.num_updates);
+                }
+                bar.set_message(loss);
+            }
             _ => {}
         })?;
         bar.finish_and_clear();
@@ -208,13 +222,4 @@ impl Quickstart {
         }
         Ok(config)
     }
-}
-
-/// Quickstart trains afresh: a run of the same name that an earlier quickstart left is removed.
-fn forget_earlier_run(run: &Path) -> Result<()> {
-    if run.join("log.jsonl").exists() {
-        std::fs::remove_dir_all(run)
-            .with_context(|| format!("removing the earlier run {}", run.display()))?;
-    }
-    Ok(())
 }

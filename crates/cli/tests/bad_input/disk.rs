@@ -15,7 +15,12 @@ fn shell(sandbox: &Sandbox, line: &str) -> Output {
 #[test]
 fn a_full_disk_loses_nothing_and_leaves_nothing() {
     for (name, blocks, args, word) in [
-        ("preprocess", 0, "preprocess -s de -t en --trainpref train --destdir bin", "bin/train.de-en.de.bin"),
+        (
+            "preprocess",
+            0,
+            "preprocess -s de -t en --trainpref train --validpref valid --destdir bin",
+            "bin/train.de-en.de.bin",
+        ),
         (
             "prepare",
             0,
@@ -163,7 +168,7 @@ fn what_killed_runs_left_goes_away() {
         "prepare parallel -s de -t en --train train --valid-size 2 --test-size 0 --bpe 5 --out new",
     )
     .succeeded();
-    mae(&sandbox, "preprocess -s de -t en --trainpref train --destdir bin").succeeded();
+    mae(&sandbox, "preprocess -s de -t en --trainpref train --validpref valid --destdir bin").succeeded();
     ours.iter().for_each(|name| assert!(!sandbox.path(name).exists(), "{name} is still there"));
     theirs.iter().for_each(|name| assert!(sandbox.path(name).exists(), "{name} is not ours"));
 }

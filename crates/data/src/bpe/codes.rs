@@ -71,6 +71,11 @@ impl Codes {
                 }
             }
         }
+        // A file of version 0.2 says so; where it says no more, words become characters on purpose.
+        if codes.is_empty() && codes.version == Version::V0_1 {
+            let what = "there are no merges, not even a line `#version: 0.2`; is this a BPE codes file?";
+            return Err(Error::dataset(path, what));
+        }
         Ok(codes)
     }
 

@@ -174,7 +174,7 @@ impl Cleaner {
 
 /// Cleans the pairs of two files into two others, which appear when all is done. `progress` hears of pairs read so far.
 pub fn clean_corpus(
-    mut lines: ParallelLines,
+    lines: &mut ParallelLines,
     out: [&Path; 2],
     options: CleanOptions,
     mut progress: impl FnMut(u64),

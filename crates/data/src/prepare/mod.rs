@@ -166,6 +166,7 @@ pub fn prepare(
         (None, _) => (tmp.as_path(), BpeSource::None),
     };
     let (splits, mut report) = stages.done();
+    report.removed = remove_earlier(options, &splits)?;
     let prefix = |split: &str| splits.contains(&split).then(|| texts.join(split).display().to_string());
     let binarise = PreprocessOptions {
         trainpref: prefix("train"),
@@ -179,6 +180,24 @@ pub fn prepare(
     };
     report.binarised = preprocess(&binarise, |step| progress(Progress::Preprocess(step)))?;
     Ok(report)
+}
+
+/// Takes binarised splits away that an earlier run left and this one does not write: dictionaries and codes are new, and
+/// they would no longer fit. Returns their names.
+fn remove_earlier(options: &PrepareOptions, splits: &[&str]) -> Result<Vec<String>> {
+    let (src, tgt) = (&options.source_lang, &options.target_lang);
+    let mut names = Vec::new();
+    for split in ["valid", "test"].into_iter().filter(|split| !splits.contains(split)) {
+        for lang in [src, tgt] {
+            names.extend(["bin", "idx"].map(|end| format!("{DATA_BIN}/{split}.{src}-{tgt}.{lang}.{end}")));
+        }
+    }
+    names.retain(|name| options.out.join(name).is_file());
+    for name in &names {
+        let path = options.out.join(name);
+        fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+    }
+    Ok(names)
 }
 
 fn check(corpus: &Corpus, options: &PrepareOptions) -> Result<()> {

@@ -22,6 +22,8 @@ pub struct PrepareReport {
     pub held_out_test: u64,
     /// What cleaning dropped, by split.
     pub cleaned: Vec<(String, Tallies)>,
+    /// Binarised files of an earlier run that were removed, because dictionaries and codes are new.
+    pub removed: Vec<String>,
     /// The binarised folder.
     pub binarised: PreprocessReport,
 }

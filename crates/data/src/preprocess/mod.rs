@@ -6,6 +6,7 @@
 //! The vocabulary counts all training lines, those that a policy then leaves out too: so `dict.txt` is what
 //! fairseq writes for the same text.
 
+mod earlier;
 mod report;
 mod split;
 mod text;
@@ -27,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::lines::BadUtf8;
 use crate::pairs::pairs_in;
 use crate::segmentation::{self, Segmentation, Segmenter};
-use crate::text::TextDataset;
+use crate::text::{DICT, TextDataset};
 
 /// Pairs read, encoded on all threads and written at a time.
 const CHUNK: usize = 1 << 14;
@@ -287,6 +288,7 @@ pub fn preprocess(
     };
     if options.only_source {
         let vocab = words.source_vocab(segmenters.as_ref())?;
+        earlier::check(options, &[(DICT.to_owned(), &vocab)], segmentation.as_ref())?;
         let segmenter = segmenters.as_ref().map(|both| &*both[0]);
         let merges = segmentation.as_ref().map(Segmentation::merges);
         let report = text::binarise(options, &vocab, segmenter, merges, &mut progress)?;
@@ -294,6 +296,9 @@ pub fn preprocess(
         return Ok(report);
     }
     let (src_vocab, tgt_vocab) = words.vocabs(segmenters.as_ref())?;
+    let dict = |lang: &str| format!("dict.{lang}.txt");
+    let dicts = [(dict(&options.source_lang), &src_vocab), (dict(&options.target_lang), &tgt_vocab)];
+    earlier::check(options, &dicts, segmentation.as_ref())?;
 
     let mut report = PreprocessReport {
         src_vocab: src_vocab.len(),
@@ -311,8 +316,7 @@ pub fn preprocess(
     }
 
     writers.into_iter().try_for_each(DatasetWriter::finish)?;
-    src_vocab.save(destdir.join(format!("dict.{}.txt", options.source_lang)))?;
-    tgt_vocab.save(destdir.join(format!("dict.{}.txt", options.target_lang)))?;
+    dicts.iter().try_for_each(|(name, vocab)| vocab.save(destdir.join(name)))?;
     Segmentation::save(segmentation.as_ref(), destdir)?;
     Ok(report)
 }

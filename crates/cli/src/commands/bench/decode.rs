@@ -54,6 +54,7 @@ struct Measurement<'a> {
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     ensure!(args.sentences > 0 && args.length > 1, "--sentences must be above 0 and --length above 1");
+    args.shape.check()?;
     let threads = rayon::current_num_threads();
     let device = args.device.open()?;
     let stream = Rng::new(2, 0).stream(0);
@@ -64,10 +65,15 @@ pub fn run(args: Args) -> Result<()> {
     let batch = PackedBatch::from_sources(&Sentences::Memory(sources), &ids);
     for variant in &args.variants {
         let config = args.shape.config(variant)?;
+        let positions = config.model.max_positions;
+        ensure!(args.length <= positions, "--length {}: the model has {positions} positions", args.length);
         let types = [args.shape.src_vocab, args.shape.tgt_vocab];
         let model = Translator::new(&config.model, types, &device, 1)?;
         let peers = args.output.run_peer(&peer_flags(&args, variant, threads))?;
         for &beam in &args.beams {
+            let what = format!("{variant} with beam {beam}");
+            let peer = args.output.of_peer(&peers, &what, |line| line.beam == Some(beam))?;
+            let peer = peer.map(|line| line.tokens_per_s);
             // The end mark is neither allowed earlier nor left out later: every translation has the same length.
             let (min_len, max_len_b) = (args.length - 1, args.length - 1);
             let options = SearchOptions { beam, min_len, max_len_b, ..SearchOptions::default() };
@@ -83,7 +89,6 @@ pub fn run(args: Args) -> Result<()> {
             let tokens: usize =
                 found.iter().filter_map(|best| best.first()).map(|best| best.tokens.len()).sum();
             let tokens_per_s = tokens as f64 / seconds;
-            let peer = peers.iter().find(|line| line.beam == Some(beam)).map(|line| line.tokens_per_s);
             report(
                 &args,
                 &Measurement {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 /// What a peer prints of one measurement; other fields are passed over.
@@ -43,6 +43,18 @@ impl Output {
         all.push("--json".into());
         run(command, &all)
     }
+
+    /// The line among the peer's that `wanted` wants, called `what`; none where there is no peer.
+    pub fn of_peer<'l>(
+        &self,
+        lines: &'l [Line],
+        what: &str,
+        wanted: impl Fn(&Line) -> bool,
+    ) -> Result<Option<&'l Line>> {
+        let Some(command) = &self.peer else { return Ok(None) };
+        let line = lines.iter().find(|line| wanted(line));
+        line.map(Some).with_context(|| format!("--peer {command}: it printed no measurement of {what}"))
+    }
 }
 
 /// Runs `command` (split at spaces) with `flags` added; reads its JSON lines.
@@ -59,6 +71,13 @@ fn run(command: &str, flags: &[String]) -> Result<Vec<Line>> {
         bail!("--peer {command}: ended with {}", output.status);
     }
     let text = String::from_utf8_lossy(&output.stdout);
-    let lines = text.lines().filter(|line| line.starts_with('{'));
-    lines.map(|line| serde_json::from_str(line).with_context(|| format!("--peer printed {line}"))).collect()
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('{')).collect();
+    ensure!(
+        !lines.is_empty(),
+        "--peer {command}: it printed no JSON line with a measurement, but {}",
+        if text.trim().is_empty() { "nothing".to_owned() } else { format!("`{}`", text.trim()) }
+    );
+    let parse =
+        |line| serde_json::from_str(line).with_context(|| format!("--peer {command}: it printed {line}"));
+    lines.into_iter().map(parse).collect()
 }

@@ -1,7 +1,7 @@
 //! Models and batches for benchmarks.
 
-use anyhow::Result;
-use mae_data::vocab::{EOS, VocabOptions};
+use anyhow::{Result, ensure};
+use mae_data::vocab::{EOS, SPECIALS, VocabOptions};
 use mae_data::{BatchSampler, MemoryDataset, PackedBatch, ParallelDataset, SamplerOptions, Sentences, Vocab};
 use mae_engine::{Rng, Stream};
 use mae_model::ModelConfig;
@@ -35,6 +35,20 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Refuses sizes that no model has.
+    pub fn check(&self) -> Result<()> {
+        for (flag, value) in
+            [("width", self.width), ("inner", self.inner), ("layers", self.layers), ("heads", self.heads)]
+        {
+            ensure!(value > 0, "--{flag} must be above 0");
+        }
+        let specials = SPECIALS.len();
+        for (flag, types) in [("src-vocab", self.src_vocab), ("tgt-vocab", self.tgt_vocab)] {
+            ensure!(types > specials, "--{flag} must be above {specials}, the special tokens");
+        }
+        Ok(())
+    }
+
     /// The configuration of `variant` in this shape.
     pub fn config(&self, variant: &str) -> Result<RunConfig> {
         let mut layers = recipes::layers("iwslt14-base")?;
@@ -64,6 +78,9 @@ impl Shape {
     }
 }
 
+/// Tokens of the longest sentence, the end mark counted.
+pub const LONGEST: usize = 175;
+
 /// Batches of random words with the lengths of IWSLT14 after 10,000 merges: ln(source) normal with mean 3.0 and
 /// deviation 0.62, ln(target/source) with mean −0.05 and deviation 0.18, as the peer draws them.
 pub fn batches(
@@ -74,7 +91,7 @@ pub fn batches(
 ) -> Result<Vec<PackedBatch>> {
     let stream = Rng::new(1, 0).stream(0);
     let sentences = 40_000;
-    let length = |value: f64| (value as usize).clamp(2, 174) + 1;
+    let length = |value: f64| (value as usize).clamp(2, LONGEST - 1) + 1;
     let (mut sources, mut targets) = (MemoryDataset::default(), MemoryDataset::default());
     for i in 0..sentences {
         let normal = |column: u32| f64::from(stream.normal(i, column));

@@ -99,7 +99,8 @@ impl<'a> Bench<'a> {
                 steps.iter().map(|step| time(&mut learner, data, step)).collect::<Result<_>>()?;
             let peers = timing.output.run_peer(&flags)?;
             for ((step, own), rounds) in steps.iter().zip(own).zip(&mut rounds) {
-                let peer = peers.iter().find(|line| line.step == *step);
+                let what = format!("{variant}'s {step} step");
+                let peer = timing.output.of_peer(&peers, &what, |line| line.step == *step)?;
                 let peer_memory = peer.and_then(|line| line.peak_gpu_mib);
                 rounds.push(Round { own, peer: peer.map(|line| line.tokens_per_s), peer_memory });
             }

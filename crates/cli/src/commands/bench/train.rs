@@ -1,11 +1,11 @@
 //! `mae bench train`: target tokens per second of each kind of step of translation.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use mae_data::PackedBatch;
 use mae_model::Translator;
 use mae_train::Learner;
 
-use super::shapes::{Shape, batches};
+use super::shapes::{LONGEST, Shape, batches};
 use super::steps::{Bench, Timing};
 
 /// Training speed: target tokens per second of F and G steps.
@@ -31,6 +31,8 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     let Args { max_tokens, peer_max_tokens, timing, shape } = &args;
+    shape.check()?;
+    ensure!(*max_tokens >= LONGEST as u32, "--max-tokens must be at least {LONGEST}, the longest sentence");
     let bench = Bench::open(timing, "target tokens")?;
     for variant in &timing.variants {
         let config = shape.config(variant)?;

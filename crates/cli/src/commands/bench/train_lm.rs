@@ -67,7 +67,7 @@ pub fn run(args: Args) -> Result<()> {
         *tokens_per_sample > 0 && *max_tokens > 0 && max_tokens % tokens_per_sample == 0,
         "--max-tokens {max_tokens} must be a multiple of --tokens-per-sample {tokens_per_sample}"
     );
-    ensure!(shape.vocab > FIRST_WORD, "--vocab must be above {FIRST_WORD}");
+    shape.check()?;
     let bench = Bench::open(timing, "tokens")?;
     for variant in &timing.variants {
         let config = shape.config(variant, *max_tokens, *tokens_per_sample)?;
@@ -83,6 +83,17 @@ pub fn run(args: Args) -> Result<()> {
 }
 
 impl LmSizes {
+    /// Refuses sizes that no model has.
+    fn check(&self) -> Result<()> {
+        for (flag, value) in
+            [("width", self.width), ("inner", self.inner), ("layers", self.layers), ("heads", self.heads)]
+        {
+            ensure!(value > 0, "--{flag} must be above 0");
+        }
+        ensure!(self.vocab > FIRST_WORD, "--vocab must be above {FIRST_WORD}");
+        Ok(())
+    }
+
     /// The configuration of `variant` in this shape.
     fn config(
         &self,

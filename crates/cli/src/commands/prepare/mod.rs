@@ -195,6 +195,12 @@ fn work(
         gather(&mut stages).and_then(|corpus| prepare(&corpus, options, |step| show(&mut stages, step)));
     stages.finish();
     let report = done.map_err(explain)?;
+    if !report.removed.is_empty() {
+        let (out, names) = (options.out.display(), report.removed.join(", "));
+        eprintln!(
+            "mae: removed from {out}, because dictionaries and codes are new and these were of an earlier run: {names}"
+        );
+    }
     print(common, options, &report)?;
     Ok(ExitCode::SUCCESS)
 }

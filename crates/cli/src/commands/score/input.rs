@@ -29,12 +29,25 @@ impl SideBySide {
         let lines = lines.collect::<Result<Vec<Option<String>>, _>>()?;
         let ended = lines.iter().filter(|line| line.is_none()).count();
         if ended == self.readers.len() {
+            self.tell_oddities();
             return Ok(None);
         }
         if ended > 0 {
             return Err(mismatch(&mut self.readers)?);
         }
         Ok(Some(lines.into_iter().flatten().collect()))
+    }
+
+    /// Says what was dropped from the files: other programs may score it.
+    fn tell_oddities(&self) {
+        for reader in self.readers.iter().filter(|reader| !reader.issues().is_empty()) {
+            let (path, issues) = (reader.path().display(), reader.issues());
+            let note = match issues.bom.count {
+                0 => "",
+                _ => "; sacreBLEU keeps a byte-order mark as part of the first word",
+            };
+            eprintln!("mae: {path}: {issues}{note}");
+        }
     }
 }
 
