@@ -330,9 +330,10 @@ fn another_update_freq_keeps_the_place_in_the_epoch() {
         for (freq, until) in [(first, "train.max_update=2"), (second, "train.max_epoch=1")] {
             let freq = format!("train.update_freq={freq}");
             let config = config("base", &["train.max_update=0", "train.log_interval=1", &freq, until]);
-            let seen = |event: &Event, _: &_| match event {
-                Event::Train(line) => sentences += line.bsz,
-                _ => {}
+            let seen = |event: &Event, _: &_| {
+                if let Event::Train(line) = event {
+                    sentences += line.bsz;
+                }
             };
             train(folder.path(), &config, Resets::default(), seen).unwrap();
         }
