@@ -135,22 +135,19 @@ fn read(folder: &LmFolder, lines: &[String], max_len: Option<usize>) -> Vec<Read
         Reading { before, prompt: Prompt { tokens, place: place as u32, rank: 0 } }
     };
     let readings = lines.iter().enumerate().map(reading).collect();
+    let cut_to = format!(
+        "prompts are too long for the model's {positions} positions: of these, the last {room} tokens are read, so that \
+         there is room for {} new ones (--max-len)",
+        positions - room
+    );
+    let shortened = format!(
+        "prompts leave room for fewer than {MAX_LEN} new tokens in the model's {positions} positions"
+    );
     for (count, what) in [
-        (
-            cut,
-            format!(
-                "prompts are too long for the model's {positions} positions: of these, the last {room} tokens are read, so that there is room for {} new ones (--max-len)",
-                positions - room
-            ),
-        ),
-        (
-            short,
-            format!(
-                "prompts leave room for fewer than {MAX_LEN} new tokens in the model's {positions} positions"
-            ),
-        ),
-        (unknown, "tokens of the prompts are not in the dictionary and are read as <unk>".to_owned()),
-        (ends, "tokens </s> of the prompts are left out: a prompt is one line".to_owned()),
+        (cut, cut_to.as_str()),
+        (short, &shortened),
+        (unknown, "tokens of the prompts are not in the dictionary and are read as <unk>"),
+        (ends, "tokens </s> of the prompts are left out: a prompt is one line"),
     ] {
         if count > 0 {
             eprintln!("mae: {count} {what}");
