@@ -1,4 +1,4 @@
-// Opens pages of `mae analyze`, `mae report`, `mae reproduce` and `mae transfer` in headless Chromium, light and wide, dark and
+// Opens pages of `mae analyze`, `mae report`, `mae reproduce` and `mae transfer` in headless Chromium, light and dark, wide and
 // narrow: no error, no request beyond the file, nothing wider than the window. Every table and chart shows the numbers of the
 // page's data, and the controls do what they say.
 //
@@ -17,8 +17,7 @@ const { checkReport, checkStudy } = require("./check_pages/charts.js");
 /** What tells a kind of page by its data, and what it must show. */
 const KINDS = [[(data) => data.analysis, checkAnalysis], [(data) => data.summary, checkReport], [(data) => data.tables, checkStudy]];
 
-/** Colours change nothing of what fits, so two looks are enough. */
-const LOOKS = [["light", 1280], ["dark", 390]];
+const LOOKS = [["light", 1280], ["light", 390], ["dark", 1280], ["dark", 390]];
 
 async function check(browser, file, shots, [scheme, width], faults) {
   const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme });

@@ -77,9 +77,7 @@ pub fn map_numbered_lines(
             }
         }
         earlier_files += reader.lines_read();
-        if !reader.issues().is_empty() {
-            bar.suspend(|| eprintln!("mae: {}: {}", reader.path().display(), reader.issues()));
-        }
+        bar.suspend(|| tell_issues(&reader));
     }
     bar.finish_and_clear();
     out.finish()
@@ -120,6 +118,13 @@ fn read_chunk(reader: &mut LineReader, n: usize) -> (Vec<String>, Option<mae_dat
         }
     }
     (lines, None)
+}
+
+/// Says what was repaired in a text, if anything was.
+pub fn tell_issues(reader: &LineReader) {
+    if !reader.issues().is_empty() {
+        eprintln!("mae: {}: {}", reader.path().display(), reader.issues());
+    }
 }
 
 /// Standard output, or a file that is written aside and renamed at the end.

@@ -8,32 +8,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Sandbox, lines, lm};
-
-const STUDY: &str = r#"
-title = "A tiny study"
-seeds = [1, 2]
-max_epoch = 2
-[keys.model]
-encoder_layers = 1
-decoder_layers = 1
-encoder_embed_dim = 32
-encoder_ffn_embed_dim = 48
-[keys.train]
-max_tokens = 400
-[translation]
-beam = 1
-average = 1
-draws = 1
-[[system]]
-name = "base"
-recipe = "multi30k-base"
-[[system]]
-name = "mae7"
-recipe = "multi30k-mae7"
-paper = 31.5
-keys.model.mixture.gate_hidden = 8
-"#;
+use common::study::place;
+use common::{Sandbox, lm};
 
 /// Runs `tools/check_pages.js`; what it said, as an error if it failed.
 fn check_pages(args: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, String> {
@@ -45,25 +21,11 @@ fn check_pages(args: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, String> {
     if run.status.success() { Ok(said) } else { Err(said) }
 }
 
-/// Runs of a study with two systems in `study`, and its page.
+/// Runs of a study with two systems in `study`, and its page: two epochs are enough to look at.
 fn study() -> Sandbox {
-    let place = Sandbox::new();
-    let words = ["eins", "zwei", "drei", "vier"];
-    let sentence = |i: usize, shift: usize| {
-        (0..2 + i % 4).map(|j| words[(i + j * (1 + i % 3) + shift) % 4]).collect::<Vec<_>>().join(" ")
-    };
-    for (split, from, to) in [("train", 0, 60), ("valid", 60, 70), ("test", 70, 80)] {
-        for (lang, shift) in [("de", 0), ("en", 1)] {
-            let text: Vec<String> = (from..to).map(|i| sentence(i, shift)).collect();
-            place.write(&format!("{split}.{lang}"), lines(&text));
-        }
-    }
-    let files = ["--trainpref", "train", "--validpref", "valid", "--testpref", "test", "--destdir", "bin"];
-    place.mae(&["preprocess", "-s", "de", "-t", "en", "--bpe", "10"], &files).succeeded();
-    place.write("tiny.toml", STUDY);
-    place
-        .mae(&["reproduce", "tiny.toml", "--data", "bin", "--out", "study"], &["--device", "cpu"])
-        .succeeded();
+    let place = place();
+    let args = ["reproduce", "tiny.toml", "--data", "bin", "--out", "study", "--max-epoch", "2"];
+    place.mae(&args, &["--device", "cpu"]).succeeded();
     place
 }
 

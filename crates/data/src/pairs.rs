@@ -1,8 +1,9 @@
 //! Two sides of a text with their vocabularies, from a binarised folder or from lines in memory; batching does
 //! not care which.
 
+use std::borrow::Cow;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -126,6 +127,16 @@ impl From<MemoryDataset> for Sentences {
     }
 }
 
+/// A sentence of at most `most` tokens, the last of which is the end mark.
+pub fn cut_to(ids: &[u32], most: usize) -> Cow<'_, [u32]> {
+    if ids.len() <= most { Cow::Borrowed(ids) } else { Cow::Owned([&ids[..most - 1], &[EOS]].concat()) }
+}
+
+/// The files of one side of a split, without their endings.
+pub fn side_path(folder: &Path, split: &str, [src, tgt]: [&str; 2], lang: &str) -> PathBuf {
+    folder.join(format!("{split}.{src}-{tgt}.{lang}"))
+}
+
 /// A parallel text as token ids.
 #[derive(Debug)]
 pub struct ParallelDataset {
@@ -146,7 +157,7 @@ impl ParallelDataset {
         let folder = folder.as_ref();
         let (src_vocab, tgt_vocab) = load_vocabs(folder, src, tgt)?;
         let side = |lang: &str, vocab: &Vocab| {
-            let dataset = IndexedDataset::open(folder.join(format!("{split}.{src}-{tgt}.{lang}")))?;
+            let dataset = IndexedDataset::open(side_path(folder, split, [src, tgt], lang))?;
             check_ids(&dataset, vocab)?;
             Ok::<_, Error>(dataset)
         };

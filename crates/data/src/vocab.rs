@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::aside::write_aside;
 use crate::error::{Error, Result};
+use crate::fingerprint::Fingerprint;
 use crate::lines::{BadUtf8, LineReader};
 
 /// Id of `<s>`.
@@ -215,10 +216,7 @@ impl Vocab {
 
     /// A hash of all tokens in order (FNV-1a), the same on every machine: to store beside weights.
     pub fn fingerprint(&self) -> u64 {
-        let bytes = self.symbols.iter().flat_map(|symbol| symbol.bytes().chain([b'\n']));
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+        Fingerprint::of(self.symbols.iter().flat_map(|symbol| symbol.bytes().chain([b'\n']))).value()
     }
 
     /// The first id at which two vocabularies differ, with what each has there: for messages.

@@ -1,5 +1,6 @@
 //! A whole set of sources to text.
 
+use mae_data::pairs::cut_to;
 use mae_data::sampler::{Order, TooLong};
 use mae_data::{
     BatchSampler, EOS, MemoryDataset, PackedBatch, SamplerOptions, Segmentation, Sentences, UNK, Vocab,
@@ -53,15 +54,9 @@ pub fn translate(
 
 /// Sentences of at most `most` tokens, the last of which is the end mark.
 fn cut(sentences: &Sentences, most: usize) -> Sentences {
-    let fitting = |i: usize| {
-        let mut ids = sentences.get(i).to_vec();
-        if ids.len() > most {
-            ids.truncate(most - 1);
-            ids.push(EOS);
-        }
-        ids
-    };
-    (0..sentences.len()).map(fitting).collect::<MemoryDataset>().into()
+    let mut fitting = MemoryDataset::default();
+    (0..sentences.len()).for_each(|i| fitting.push(&cut_to(&sentences.get(i), most)));
+    fitting.into()
 }
 
 /// The pieces of a reference, without the end mark. An unknown one must not match `<unk>` in a translation: as fairseq, we write

@@ -28,7 +28,8 @@ pub const NOT_FINITE: &str = "checkpoint_nonfinite";
 /// In that folder: what is known about the update.
 pub const DIAGNOSIS: &str = "diagnosis.json";
 const MOMENTS: &str = "optimizer.safetensors";
-const STATE: &str = "state.json";
+/// What a checkpoint has that a run can go on from.
+pub const STATE: &str = "state.json";
 const STATE_FORMAT: u32 = 1;
 
 /// Where a run stands, besides parameters and moments.

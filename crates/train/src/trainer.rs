@@ -1,5 +1,6 @@
 //! The loop: epochs, updates, validation, checkpoints, stopping.
 
+mod beginning;
 mod pending;
 mod saving;
 
@@ -12,14 +13,13 @@ use mae_data::{BatchSampler, Corpus, PackedBatch, SamplerOptions};
 use mae_model::{Config, Model, Translator};
 
 use self::pending::Pending;
-use crate::checkpoint::{self, Resets, RunState, TextSide, Writer};
+use crate::checkpoint::{Resets, RunState, TextSide, Writer};
 use crate::config::{Batching, RunConfig};
-use crate::kept::Kept;
 use crate::learner::Learner;
 use crate::log::{Event, JsonLog};
 use crate::tensorboard::TensorBoard;
 use crate::validate::Validator;
-use crate::{Error, Result, finetune, kept, memory, plan};
+use crate::{Error, Result, kept, memory, plan};
 
 /// Everything a run works with.
 pub struct Trainer<'a, M: Model = Translator> {
@@ -52,11 +52,6 @@ const BATCHES_AHEAD: usize = 16;
 /// Updates that the device may be behind before we wait for it.
 const UPDATES_AHEAD: usize = 4;
 
-/// Batches per update, as a record of `[train]` has them.
-fn before_update_freq(record: &str) -> Option<u64> {
-    record.parse::<toml::Table>().ok()?.get("update_freq")?.as_integer()?.try_into().ok()
-}
-
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -66,26 +61,6 @@ pub enum Outcome {
     OutOfPatience,
     /// Stopped from outside; saved, and ready to go on.
     Interrupted,
-}
-
-/// Keys of `[train]` that decide what a validation measures: scores from before and after a change do not compare.
-const OF_SCORES: [&str; 5] =
-    ["tokens_per_sample", "sample_break_mode", "label_smoothing", "best_checkpoint_metric", "eval_bleu_beam"];
-/// Keys of `[train]` that decide which batches an epoch has.
-const OF_BATCHES: [&str; 8] = [
-    "tokens_per_sample",
-    "sample_break_mode",
-    "max_tokens",
-    "max_sentences",
-    "batching",
-    "required_batch_size_multiple",
-    "subset",
-    "seed",
-];
-
-/// Whether a line of `[train]` is about one of these keys.
-fn is_of(line: &str, keys: &[&str]) -> bool {
-    line.split_once(" =").is_some_and(|(key, _)| keys.contains(&key))
 }
 
 impl<M: Model> Trainer<'_, M> {
@@ -140,59 +115,6 @@ impl<M: Model> Trainer<'_, M> {
         };
         self.writer.finish()?;
         Ok((self.learner, outcome))
-    }
-
-    /// Where the run stands: as its last checkpoint says, or at its beginning. Also what there is to say about it.
-    fn begin(&mut self) -> Result<(RunState, Vec<Event>)> {
-        let train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
-        checkpoint::check_dictionaries(&self.folder, &self.text)?;
-        let Some(mut state) = checkpoint::load_last(&self.folder, &mut self.learner, self.resets)? else {
-            let from = PathBuf::from(&self.config.train.finetune_from_model);
-            let mut events = Vec::new();
-            if !from.as_os_str().is_empty() {
-                let gates = finetune::load(&from, &mut self.learner.model, &self.text)?;
-                events.push(Event::Finetuned { from, new_gates: gates == finetune::Gates::Uniform });
-            }
-            let development = self.development();
-            return Ok((RunState { epoch: 1, train, development, ..RunState::default() }, events));
-        };
-        let update_freq = before_update_freq(&state.train).unwrap_or(self.config.train.update_freq as u64);
-        state.batches = state.batches.or(Some(state.position * update_freq));
-        let before = std::mem::replace(&mut state.train, train);
-        let known: Vec<&str> = before.lines().collect();
-        let changed = state.train.lines().filter(|line| !known.contains(line)).map(str::to_owned);
-        let (lines, mut what) = (changed.collect::<Vec<_>>(), self.resets.names());
-        let measured = std::mem::replace(&mut state.development, self.development());
-        let other_set = measured.is_some() && measured != state.development;
-        let mut forgets_best = self.resets.meters || self.resets.optimizer;
-        if state.best.is_some() && (other_set || lines.iter().any(|line| is_of(line, &OF_SCORES))) {
-            (state.best, state.stale, forgets_best) = (None, 0, true);
-            what.push("best score, which was measured otherwise");
-        }
-        if state.batches != Some(0) && lines.iter().any(|line| is_of(line, &OF_BATCHES)) {
-            what.push("exact place in the epoch: batches are cut otherwise, and some of its data come twice or not at all");
-        }
-        // Numbers that begin anew must not be taken for older or better ones.
-        for (begins_anew, kind) in [
-            (self.resets.dataloader, Kept::Epochs),
-            (self.resets.optimizer, Kept::Updates),
-            (forgets_best, Kept::Best),
-        ] {
-            if begins_anew {
-                kept::set_aside(&self.folder, kind)?;
-            }
-        }
-        let events = [
-            (!lines.is_empty()).then_some(Event::Changed { lines }),
-            (!what.is_empty()).then_some(Event::Reset { what }),
-        ];
-        Ok((state, events.into_iter().flatten().collect()))
-    }
-
-    /// How large the development set is: another size is another set.
-    fn development(&self) -> Option<[u64; 2]> {
-        let lengths = self.valid?.lengths();
-        Some([lengths.len() as u64, lengths.iter().map(|&(_, target)| u64::from(target)).sum()])
     }
 
     fn epochs(

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail, ensure};
 use mae_model::average::average;
 use mae_train::config::Metric;
-use mae_train::kept;
+use mae_train::{checkpoint, kept};
 
 /// Average the parameters of checkpoints (fairseq's average_checkpoints.py).
 ///
@@ -60,7 +60,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     ensure!(!inputs.contains(&args.output), "--output {} is one of the inputs", args.output.display());
     ensure!(!args.output.is_file(), "--output {} is a file; a model is a folder", args.output.display());
     ensure!(
-        !args.output.join("state.json").exists(),
+        !args.output.join(checkpoint::STATE).exists(),
         "--output {} is a checkpoint that a run goes on from: name another folder",
         args.output.display()
     );

@@ -9,7 +9,7 @@ use mae_data::moses::clean::clean_corpus;
 use mae_data::{BadUtf8, ParallelLines};
 
 use crate::outputs::check_apart;
-use crate::stream::spinner;
+use crate::stream::{spinner, tell_issues};
 
 const EXAMPLE: &str = "\
 Pairs of train.tok.de and train.tok.en with 1 to 175 tokens a side, neither side more than 1.5 times the other:
@@ -80,9 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let tallies = clean_corpus(&mut lines, [&out[0], &out[1]], options, |pairs| bar.set_position(pairs))
         .map_err(plain)?;
     bar.finish_and_clear();
-    for side in [&lines.src, &lines.tgt].into_iter().filter(|side| !side.issues().is_empty()) {
-        eprintln!("mae: {}: {}", side.path().display(), side.issues());
-    }
+    [&lines.src, &lines.tgt].into_iter().for_each(tell_issues);
     let mut stdout = std::io::stdout().lock();
     if args.json {
         writeln!(stdout, "{}", serde_json::to_string(&tallies)?)?;

@@ -240,7 +240,10 @@ fn measure(args: &Args, folder: &LmFolder, source: Source<'_>) -> Result<()> {
     let found = log_probs(&folder.model, &blocks, max_tokens, &mode, |done| bar.set_position(done))?;
     bar.finish_and_clear();
     let measure = TextMeasure::of(&data, folder.codes.as_ref(), &found);
-    let measure = lines.iter().fold(measure, |measure, lines| measure.counted_in(lines));
+    let measure = match &lines {
+        Some(lines) => measure.counted_in(lines),
+        None => measure,
+    };
     if let Some(path) = &args.log_probs {
         write_log_probs(path, &data, &found).with_context(|| format!("--log-probs {}", path.display()))?;
     }
@@ -323,5 +326,6 @@ fn write_log_probs(path: &Path, data: &TextDataset, log_probs: &[f32]) -> Result
         serde_json::to_writer(&mut out, &json!({ "line": i, "tokens": tokens, "logprobs": of_line }))?;
         writeln!(out)?;
     }
+    out.sync()?;
     Ok(out.finish()?)
 }

@@ -23,9 +23,9 @@ use notes::Notes;
 use output::Printer;
 use translate::Translating;
 use work::Batched;
+pub(super) use work::report_speed;
 
 use crate::outputs::unless_nobody_reads;
-pub(super) use work::report_speed;
 
 const EXAMPLES: &str = "\
 Examples:

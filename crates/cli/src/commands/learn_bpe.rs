@@ -7,7 +7,7 @@ use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
 
 use crate::outputs::{check_apart, check_place};
 use crate::progress::bar;
-use crate::stream::{Output, open, spinner};
+use crate::stream::{Output, open, spinner, tell_issues};
 
 const EXAMPLE: &str = "\
 Joint codes of two languages, and the vocabulary of each for `mae apply-bpe --vocabulary`:
@@ -66,9 +66,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut counts = WordCounts::default();
         counts.add_file(&mut reader).map_err(plain)?;
         counting.inc(reader.lines_read());
-        if !reader.issues().is_empty() {
-            counting.suspend(|| eprintln!("mae: {}: {}", reader.path().display(), reader.issues()));
-        }
+        counting.suspend(|| tell_issues(&reader));
         each.push(counts);
     }
     counting.finish_and_clear();

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
 use mae_data::moses::{Detokenizer, Escapes, Lang};
+use mae_data::pairs::side_path;
 use mae_data::{BlockOptions, Blocks, BreakMode, IndexedDataset, ParallelDataset, Segmentation, TextDataset};
 use mae_decode::SearchOptions;
 use mae_engine::Device;
@@ -95,7 +96,7 @@ pub fn translation(
     };
     let (source, target) = sets.languages()?;
     let (dev, gates) =
-        if IndexedDataset::exists(sets.folder.join(format!("{}.{source}-{target}.{source}", sets.valid))) {
+        if IndexedDataset::exists(side_path(sets.folder, sets.valid, [&source, &target], &source)) {
             let valid = pairs(sets, sets.valid)?;
             let found = development_loss(&model, &valid, config)?;
             let dev = Development {

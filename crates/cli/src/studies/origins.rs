@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use mae_data::pairs::load_vocabs;
-use mae_data::{IndexedDataset, TextDataset};
+use mae_data::{Fingerprint, IndexedDataset, TextDataset};
 use mae_model::folder::{CONFIG, WEIGHTS, write_aside};
 
 use super::protocol::Test;
@@ -37,9 +37,9 @@ pub fn origins(sets: Sets<'_>, test: &Test, parent: Option<&Path>) -> Result<Ori
             (vec![TextDataset::open(folder, "train")?.vocab.fingerprint()], vec![String::new()])
         }
     };
-    let mut hash = Fnv::default();
+    let mut hash = Fingerprint::default();
     dictionaries.iter().try_for_each(|dictionary| hash.write_all(&dictionary.to_le_bytes()))?;
-    let mut origins = Origins::from([("dictionaries".to_owned(), hash.words())]);
+    let mut origins = Origins::from([("dictionaries".to_owned(), words(&hash))]);
     for split in ["train", sets.valid].into_iter().chain(test.splits()) {
         let files: Vec<PathBuf> = sides.iter().map(|side| folder.join(format!("{split}{side}"))).collect();
         // Only the training set must be there; who measures another one says what is missing.
@@ -91,39 +91,15 @@ pub fn write(run: &Path, origins: &Origins) -> Result<()> {
     Ok(write_aside(&run.join(FILE), serde_json::to_string_pretty(origins)?.as_bytes())?)
 }
 
+fn words(hash: &Fingerprint) -> String {
+    format!("{:016x}", hash.value())
+}
+
 fn of_files(paths: impl IntoIterator<Item = PathBuf>) -> Result<String> {
-    let mut hash = Fnv::default();
+    let mut hash = Fingerprint::default();
     for path in paths {
         let copied = File::open(&path).and_then(|mut file| io::copy(&mut file, &mut hash));
         copied.with_context(|| format!("cannot read {}", path.display()))?;
     }
-    Ok(hash.words())
-}
-
-/// FNV-1a, the same on every machine.
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn words(&self) -> String {
-        format!("{:016x}", self.0)
-    }
-}
-
-impl Write for Fnv {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = bytes
-            .iter()
-            .fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    Ok(words(&hash))
 }

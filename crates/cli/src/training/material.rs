@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use mae_data::pairs::detect_languages;
+use mae_data::pairs::{detect_languages, side_path};
 use mae_data::{BlockOptions, Blocks, Corpus, IndexedDataset, ParallelDataset, Segmentation, TextDataset};
 use mae_engine::Device;
 use mae_eval::validator::BleuValidator;
@@ -29,7 +29,7 @@ impl Sets<'_> {
         match self.languages {
             Some((source, target)) => {
                 let there =
-                    |a: &str, b: &str| IndexedDataset::exists(self.folder.join(format!("train.{a}-{b}.{a}")));
+                    |a: &str, b: &str| IndexedDataset::exists(side_path(self.folder, "train", [a, b], a));
                 ensure!(
                     there(source, target) || !there(target, source),
                     "{0} is for {target}-{source}, not {source}-{target}: `mae preprocess -s {source} -t {target}` makes the other \
@@ -93,7 +93,7 @@ impl Material for Pairs {
         let (folder, split) = (sets.folder, sets.valid);
         let (source, target) = sets.languages()?;
         let train = ParallelDataset::open(folder, "train", &source, &target)?;
-        let there = IndexedDataset::exists(folder.join(format!("{split}.{source}-{target}.{source}")));
+        let there = IndexedDataset::exists(side_path(folder, split, [&source, &target], &source));
         let valid = if there || split != VALID {
             Some(ParallelDataset::open(folder, split, &source, &target)?)
         } else {

@@ -5,6 +5,7 @@
 pub mod lm;
 pub mod page;
 pub mod place;
+pub mod study;
 
 use std::io::Write;
 use std::path::PathBuf;

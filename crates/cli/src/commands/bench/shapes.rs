@@ -37,11 +37,7 @@ pub struct Shape {
 impl Shape {
     /// Refuses sizes that no model has.
     pub fn check(&self) -> Result<()> {
-        for (flag, value) in
-            [("width", self.width), ("inner", self.inner), ("layers", self.layers), ("heads", self.heads)]
-        {
-            ensure!(value > 0, "--{flag} must be above 0");
-        }
+        check_sizes([self.width, self.inner, self.layers, self.heads])?;
         let specials = SPECIALS.len();
         for (flag, types) in [("src-vocab", self.src_vocab), ("tgt-vocab", self.tgt_vocab)] {
             ensure!(types > specials, "--{flag} must be above {specials}, the special tokens");
@@ -76,6 +72,14 @@ impl Shape {
             ("tgt-vocab", self.tgt_vocab.to_string()),
         ]
     }
+}
+
+/// Refuses a width, inner width, number of layers or number of heads of 0.
+pub fn check_sizes(sizes: [usize; 4]) -> Result<()> {
+    for (flag, size) in ["width", "inner", "layers", "heads"].into_iter().zip(sizes) {
+        ensure!(size > 0, "--{flag} must be above 0");
+    }
+    Ok(())
 }
 
 /// Tokens of the longest sentence, the end mark counted.

@@ -10,6 +10,7 @@ use mae_train::config::assignment;
 use mae_train::{Learner, RunConfig};
 
 use super::peer::Flags;
+use super::shapes::check_sizes;
 use super::steps::{Bench, Timing};
 use crate::recipes;
 
@@ -85,11 +86,7 @@ pub fn run(args: Args) -> Result<()> {
 impl LmSizes {
     /// Refuses sizes that no model has.
     fn check(&self) -> Result<()> {
-        for (flag, value) in
-            [("width", self.width), ("inner", self.inner), ("layers", self.layers), ("heads", self.heads)]
-        {
-            ensure!(value > 0, "--{flag} must be above 0");
-        }
+        check_sizes([self.width, self.inner, self.layers, self.heads])?;
         ensure!(self.vocab > FIRST_WORD, "--vocab must be above {FIRST_WORD}");
         Ok(())
     }

@@ -9,11 +9,11 @@ use mae_data::{
     BadUtf8, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Segmentation, Sentences, Vocab,
     segmentation,
 };
-
 use mae_eval::translate::reference_pieces;
 
 use super::models::{Models, named};
 use super::notes::Notes;
+use crate::stream::tell_issues;
 
 /// Sentences to translate or score, cut to what the model can take.
 pub struct Input {
@@ -215,9 +215,7 @@ pub fn open(path: &Path) -> mae_data::Result<LineReader> {
 pub fn all_lines(path: &Path) -> anyhow::Result<Vec<String>> {
     let mut reader = open(path)?;
     let lines = reader.by_ref().collect::<mae_data::Result<Vec<String>>>()?;
-    if !reader.issues().is_empty() {
-        eprintln!("mae: {}: {}", reader.path().display(), reader.issues());
-    }
+    tell_issues(&reader);
     Ok(lines)
 }
 

@@ -1,11 +1,13 @@
 //! What was cut, unknown or repaired in the input, for one report at the end.
 
 use mae_data::lines::Tally;
-use mae_data::{EOS, LineReader, MemoryDataset, UNK};
+use mae_data::pairs::cut_to;
+use mae_data::{LineReader, MemoryDataset, UNK};
 
 /// What the sides of an input met.
 pub struct Notes {
-    repaired: Vec<String>,
+    /// What was repaired, and what else there is to tell.
+    others: Vec<String>,
     /// Of the lines to translate.
     pub source: SideNotes,
     /// Of the references.
@@ -25,11 +27,6 @@ pub struct SideNotes {
 }
 
 impl Notes {
-    /// Adds something to tell.
-    pub fn add(&mut self, what: String) {
-        self.repaired.push(what);
-    }
-
     /// Nothing yet, for sentences of up to `limit` tokens.
     pub fn new(limit: usize) -> Self {
         let side = |what| SideNotes {
@@ -40,20 +37,25 @@ impl Notes {
             words: 0,
             unknown: 0,
         };
-        Self { repaired: Vec::new(), source: side("source"), target: side("target"), prefix: side("prefix") }
+        Self { others: Vec::new(), source: side("source"), target: side("target"), prefix: side("prefix") }
+    }
+
+    /// Adds something else to tell.
+    pub fn add(&mut self, what: String) {
+        self.others.push(what);
     }
 
     /// Notes what a reader repaired.
     pub fn repaired(&mut self, reader: &LineReader) {
         if !reader.issues().is_empty() {
-            self.repaired.push(format!("{}: {}", reader.path().display(), reader.issues()));
+            self.others.push(format!("{}: {}", reader.path().display(), reader.issues()));
         }
     }
 
     /// Says it on standard error.
     pub fn report(&self) {
         let sides = [&self.source, &self.target, &self.prefix];
-        let lines = self.repaired.iter().cloned().chain(sides.into_iter().flat_map(SideNotes::lines));
+        let lines = self.others.iter().cloned().chain(sides.into_iter().flat_map(SideNotes::lines));
         lines.for_each(|line| eprintln!("mae: {line}"));
     }
 }
@@ -72,10 +74,8 @@ impl SideNotes {
             }
             if ids.len() > self.limit {
                 self.cut.add(line);
-                fitting.push(&[&ids[..self.limit - 1], &[EOS]].concat());
-            } else {
-                fitting.push(ids);
             }
+            fitting.push(&cut_to(ids, self.limit));
         }
         fitting
     }
