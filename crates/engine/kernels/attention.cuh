@@ -1,14 +1,16 @@
-// What the attention kernels share: arguments, fragments and tensor-core products. The text, then attention_tiles.cuh, is
-// put between prelude.cuh and attention.cu or attention_backward.cu.
+// What the attention kernels share: arguments, fragments and tensor-core products. The text, then attention_hopper.cuh
+// and attention_tiles.cuh, is put between prelude.cuh and attention.cu or attention_backward.cu.
 //
 // Macros: HEAD (width K of a head, 1 to 128), CAUSAL (0, 1), DROPOUT (0, 1), WEIGHTS (0 none, 1 per sentence, 2 per
-// query row), LONG (0, 1) and the prelude's BF16.
+// query row), LONG (0, 1), HOPPER (0, 1) and the prelude's BF16.
 //
 // A block works on one head of one sentence, a warp on 16 rows of it. Most sentences are short: blocks are small, so
 // that many of them share a multiprocessor. LONG is for batches of long ones: blocks are larger, so that each tile they
 // load serves more rows, and load a tile while they work on another; and the backward pass reads which probabilities were
 // kept instead of drawing them again.
-// Products are those of mma.m16n8k16. With BF16 = 0 the same kernels run in
+// HOPPER is for LONG ones in bfloat16 with heads of 64 or 128 columns on GPUs of compute capability 9.0, whose tensor
+// cores can do products of whole tiles: attention_hopper.cuh.
+// Other products are those of mma.m16n8k16. With BF16 = 0 the same kernels run in
 // float: a fragment holds floats in the places of the bfloat16 values, and mma is emulated by shuffles. What differs is
 // in pair_of, shuffle_xor, load_four, mma, load_tile, store_run and power.
 
@@ -17,7 +19,8 @@ constexpr int ROWS = LONG ? 64 : TILE;        // rows of one sentence that a blo
 constexpr int STAGES = LONG ? 2 : 1;          // tiles of the other side in shared memory
 constexpr int THREADS = ROWS / 16 * 32;
 constexpr int WIDTH = (HEAD + 15) / 16 * 16;  // columns of a tile, zeros from HEAD on
-constexpr int PITCH = WIDTH + 8;              // an odd number of 16-byte units: eight rows lie in different banks
+constexpr int PITCH = HOPPER ? WIDTH : WIDTH + 8;  // an odd number of 16-byte units: eight rows lie in different banks
+constexpr int CHUNK = HOPPER ? TILE : 16;          // rows of the other side that a warp works on at a time
 constexpr int RUNS = (HEAD + 7) / 8;
 
 // Blocks of TILE rows that share a multiprocessor at least, for heads of up to 64 columns and wider ones: a limit for
@@ -38,7 +41,7 @@ struct Attend {
     act* out;                  // [queries.rows, heads·HEAD]
     float* log_sums;           // [queries.rows, heads]: log Σ exp(scores), for the backward pass
     u16* kept;                 // LONG, DROPOUT: [queries.rows, heads, kept_stride], a bit per key, for the backward pass
-    const uint2* query_tiles;  // {sentence or NO_SENTENCE, first query within the sentence: 0, TILE, ..}
+    const uint2* query_tiles;  // {sentence or NO_SENTENCE, first query within the sentence: 0, ROWS, ..}
     Segments queries, keys;
     Dropout dropout;
     u32 heads, q_stride, kv_stride;
@@ -106,16 +109,6 @@ __device__ __forceinline__ bool some_without(const Attend& a, const Head& h, u32
     bool some = false;
     for (u32 i = threadIdx.x % 32; i < rows; i += 32) some |= weight_of(a, h, first + i) == 0.0f;
     return __any_sync(FULL_WARP, some);
-}
-
-// The place in the list of tiles of this block. Long sentences are about equally long, so that the list is nearly a table of
-// sentences × tiles: it is gone through tile by tile, and for queries that see only keys before them from the last tile
-// on, so that the blocks with most work begin first.
-__device__ __forceinline__ u32 ordered_tile(const Segments& s, bool last_first) {
-    if (!LONG) return blockIdx.y;
-    const u32 tiles = s.rows / s.sentences / TILE, place = blockIdx.y / s.sentences;
-    if (place >= tiles) return blockIdx.y;
-    return blockIdx.y % s.sentences * tiles + (last_first ? tiles - 1 - place : place);
 }
 
 // How many keys query `i` sees.
@@ -229,6 +222,12 @@ __device__ __forceinline__ void mma(float c[4], const FragmentA& a, Pair b0, Pai
 
 // ---- products --------------------------------------------------------------------------------------------------
 
+// A warp's sum of 16 rows of WIDTH columns.
+struct Sum {
+    float c[WIDTH / 8][4];
+};
+
+#if !HOPPER
 // c += columns k .. k + 16 of A·Bᵀ, of 16 rows of one tile and 16 of another: 16 × 16 scores.
 __device__ __forceinline__ void add_columns(float c[2][4], const act* a_rows, const act* b_rows, int k) {
     FragmentA a;
@@ -239,26 +238,26 @@ __device__ __forceinline__ void add_columns(float c[2][4], const act* a_rows, co
     mma(c[1], a, b[2], b[3]);
 }
 
-// c = A·Bᵀ.
-__device__ __forceinline__ void product_of_rows(float c[2][4], const act* a_rows, const act* b_rows) {
+// c = A·Bᵀ and d = X·Yᵀ, in turns: the tensor cores are slow to answer.
+__device__ __forceinline__ void products_of_rows(float c[2][4], const act* a, const act* b, float d[2][4],
+                                                 const act* x, const act* y) {
 #pragma unroll
-    for (int i = 0; i < 8; i++) c[i / 4][i % 4] = 0.0f;
+    for (int i = 0; i < 8; i++) c[i / 4][i % 4] = d[i / 4][i % 4] = 0.0f;
 #pragma unroll
-    for (int k = 0; k < WIDTH; k += 16) add_columns(c, a_rows, b_rows, k);
+    for (int k = 0; k < WIDTH; k += 16) {
+        add_columns(c, a, b, k);
+        add_columns(d, x, y, k);
+    }
 }
 
-// A warp's sum of 16 rows of WIDTH columns.
-struct Sum {
-    float c[WIDTH / 8][4];
-};
-
 // sum += A·B, B being 16 rows of a tile.
-__device__ __forceinline__ void add_product(Sum& sum, const FragmentA& a, const act* b_rows) {
+__device__ __forceinline__ void add_product(Sum& sum, const FragmentA (&a)[1], const act* b_rows) {
 #pragma unroll
     for (int n = 0; n < WIDTH; n += 16) {
         Pair b[4];
         load_four<true, true, PITCH>(b, b_rows, n);
-        mma(sum.c[n / 8], a, b[0], b[1]);
-        mma(sum.c[n / 8 + 1], a, b[2], b[3]);
+        mma(sum.c[n / 8], a[0], b[0], b[1]);
+        mma(sum.c[n / 8 + 1], a[0], b[2], b[3]);
     }
 }
+#endif

@@ -6,24 +6,13 @@
 // only where d_weights is wanted. Arguments, macros and building blocks: attention.cuh.
 
 // Starts to load `count` queries of a sentence and the gradients of their outputs, from query `from` on.
+template <int R>
 __device__ __forceinline__ void load_queries(act* q, act* d_out, const AttendBackward& b, const Head& h, u32 from,
                                              u32 count) {
     const Attend& a = b.forward;
     const u32 out_stride = a.heads * HEAD;
-    load_tile(q, head_rows(a.q, a.q_stride, h.query + from, h.head), a.q_stride, count);
-    load_tile(d_out, head_rows(b.d_out, out_stride, h.query + from, h.head), out_stride, count);
-}
-
-// c = A·Bᵀ and d = X·Yᵀ, in turns: the tensor cores are slow to answer.
-__device__ __forceinline__ void products_of_rows(float c[2][4], const act* a, const act* b, float d[2][4],
-                                                 const act* x, const act* y) {
-#pragma unroll
-    for (int i = 0; i < 8; i++) c[i / 4][i % 4] = d[i / 4][i % 4] = 0.0f;
-#pragma unroll
-    for (int k = 0; k < WIDTH; k += 16) {
-        add_columns(c, a, b, k);
-        add_columns(d, x, y, k);
-    }
+    load_tile<R>(q, head_rows(a.q, a.q_stride, h.query + from, h.head), a.q_stride, count);
+    load_tile<R>(d_out, head_rows(b.d_out, out_stride, h.query + from, h.head), out_stride, count);
 }
 
 // The 16 queries of a warp: what a lane knows of its two rows.
@@ -43,10 +32,8 @@ struct Queries {
         }
     }
 
-    // P and dP for 16 keys from `key` on; the other arguments are the warp's and the keys' rows in shared memory.
-    __device__ __forceinline__ void recompute(float p[2][4], float dp[2][4], u32 key, const act* q, const act* d_out,
-                                              const act* k, const act* v) const {
-        products_of_rows(p, q, k, dp, d_out, v);
+    // P from the scores of 16 keys from `key` on.
+    __device__ __forceinline__ void probabilities(float p[2][4], u32 key) const {
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             const u32 j = key + e / 4 * 8 + lane_column() + e % 2;
@@ -122,8 +109,8 @@ attention_backward_short(AttendBackward b) {
 
     act *q = (act*)shared_memory, *d_out = q + SHORT * PITCH, *k = d_out + SHORT * PITCH, *v = k + SHORT * PITCH;
     act *ds_tile = v + SHORT * PITCH, *weighted_tile = ds_tile + SHORT * SCORE_PITCH;
-    load_queries(q, d_out, b, h, 0, h.queries);
-    load_keys(k, v, a, h, 0, h.keys);
+    load_queries<SHORT>(q, d_out, b, h, 0, h.queries);
+    load_keys<SHORT>(k, v, a, h, 0, h.keys);
 
     const u32 warp = warp_index(), row = 16 * warp;
     const Queries queries(b, h, row);
@@ -146,7 +133,8 @@ attention_backward_short(AttendBackward b) {
         float p[2][4], dp[2][4], dw[2] = {0.0f, 0.0f};
         u32 kept = 0;  // two bits of each byte for 16 keys
         for (u32 at = 0; at < seen; at += 16) {
-            queries.recompute(p, dp, at, q_rows, d_out_rows, k + at * PITCH, v + at * PITCH);
+            products_of_rows(p, q_rows, k + at * PITCH, dp, d_out_rows, v + at * PITCH);
+            queries.probabilities(p, at);
             if (DROPOUT) {
                 const u32 bits = drops.of_rows(place_of(a, h, row), a.heads, at / 8);
                 drop(dp, bits, drops.scale);
@@ -159,11 +147,12 @@ attention_backward_short(AttendBackward b) {
 
         Sum sum = {};
         for (u32 at = 0; at < seen; at += 16) {
-            queries.recompute(p, dp, at, q_rows, d_out_rows, k + at * PITCH, v + at * PITCH);
+            products_of_rows(p, q_rows, k + at * PITCH, dp, d_out_rows, v + at * PITCH);
+            queries.probabilities(p, at);
             const u32 bits = kept >> at / 8, place = row * SCORE_PITCH + at;
             if (DROPOUT) drop(dp, bits, drops.scale);
-            const FragmentA ds = score_gradient(p, dp, queries.weight, dw);
-            store_fragment(ds_tile + place, ds);
+            const FragmentA ds[1] = {score_gradient(p, dp, queries.weight, dw)};
+            store_fragment(ds_tile + place, ds[0]);
             store_fragment(weighted_tile + place, weighted_probabilities(p, bits, queries.weight, drops.scale));
             add_product(sum, ds, k + at * PITCH);
         }
@@ -187,8 +176,8 @@ attention_backward_short(AttendBackward b) {
         Sum sum = {};
         // Queries before a key do not see it.
         for (u32 i = CAUSAL ? key : 0; i < h.queries; i += 16) {
-            FragmentA transposed;
-            load_four<false, true, SCORE_PITCH>(transposed.r, scores + i * SCORE_PITCH, key);
+            FragmentA transposed[1];
+            load_four<false, true, SCORE_PITCH>(transposed[0].r, scores + i * SCORE_PITCH, key);
             add_product(sum, transposed, rows + i * PITCH);
         }
         act* to = head_rows(values ? b.d_v : b.d_k, a.kv_stride, h.key + key, h.head);
@@ -230,21 +219,21 @@ __device__ __forceinline__ void gradients_of_weights(float dw[2], const AttendBa
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, 6))
 attention_backward_rows(AttendBackward b) {
     const Attend& a = b.forward;
-    const uint2 tile = a.query_tiles[ordered_tile(a.queries, CAUSAL)];
+    const uint2 tile = a.query_tiles[blockIdx.y];
     const u32 end = end_of(a.queries);
     const Head h = head_of(a, tile.x, blockIdx.x);
     float* row_weights = WEIGHTS == 2 ? b.d_weights : nullptr;
     zero_tail(b.d_q, a.q_stride, end, a.queries.rows);
     if (row_weights != nullptr) zero_tail_places(row_weights, end, a.queries.rows);
-    if (h.sentence == NO_SENTENCE || tile.y % ROWS != 0) return;
+    if (h.sentence == NO_SENTENCE) return;
 
     const u32 first = tile.y, rows = min(ROWS, h.queries - first);
     const u32 block_keys = visible_keys(h, first + rows - 1);
     act *q = own_tile(0), *d_out = own_tile(1);
     auto load = [&](int stage, u32 from) {
-        load_keys(other_tile(2, stage, 0), other_tile(2, stage, 1), a, h, from, min(TILE, block_keys - from));
+        load_keys<TILE>(other_tile(2, stage, 0), other_tile(2, stage, 1), a, h, from, min(TILE, block_keys - from));
     };
-    load_queries(q, d_out, b, h, first, rows);
+    load_queries<ROWS>(q, d_out, b, h, first, rows);
     load(0, 0);
     const bool dropped = !any_weight(a, h, first, rows) && b.d_weights == nullptr;
     if (h.keys == 0 || dropped) {
@@ -258,7 +247,7 @@ attention_backward_rows(AttendBackward b) {
     const u32 warp_keys = row < rows ? visible_keys(h, first + row + 15) : 0;
     const Queries queries(b, h, first + row);
     const Drops drops(a.dropout);
-    const act *q_rows = q + row * PITCH, *d_out_rows = d_out + row * PITCH;
+    const act *q_rows = rows_of_warp(q, row), *d_out_rows = rows_of_warp(d_out, row);
     u32 kept[2] = {}, coming[2] = {};  // LONG: bits of the lane's queries for the keys of this tile and of the next
     auto load_kept = [&](u32 from) {
         if (!LONG || !DROPOUT) return;
@@ -287,19 +276,27 @@ attention_backward_rows(AttendBackward b) {
         }
         over_tiles(0, block_keys, load_all, store_kept, [&](int stage, u32 from) {
             const act *k = other_tile(2, stage, 0), *v = other_tile(2, stage, 1);
-            for (u32 at = 0; at < TILE && from + at < warp_keys; at += 16) {
-                float p[2][4], dp[2][4];
-                queries.recompute(p, dp, from + at, q_rows, d_out_rows, k + at * PITCH, v + at * PITCH);
-                if (DROPOUT) {
-                    const u32 bits = LONG ? Drops::of_words(kept[0] >> at, kept[1] >> at)
-                                          : drops.of_rows(place_of(a, h, first + row), a.heads, (from + at) / 8);
-                    drop(dp, bits, drops.scale);
+            for (u32 at = 0; at < TILE && (HOPPER || from + at < warp_keys); at += CHUNK) {
+                float all_p[CHUNK / 8][4], all_dp[CHUNK / 8][4];
+                FragmentA ds[CHUNK / 16];
+                products_of_rows(all_p, q_rows, k + at * PITCH, all_dp, d_out_rows, v + at * PITCH);
+#pragma unroll
+                for (u32 i = 0; i < CHUNK; i += 16) {
+                    float(*p)[4] = &all_p[i / 8], (*dp)[4] = &all_dp[i / 8];
+                    queries.probabilities(p, from + at + i);
+                    if (DROPOUT) {
+                        const u32 bits = LONG ? Drops::of_words(kept[0] >> (at + i), kept[1] >> (at + i))
+                                              : drops.of_rows(place_of(a, h, first + row), a.heads, (from + at) / 8);
+                        drop(dp, bits, drops.scale);
+                    }
+                    if (pass == 0)
+                        add_products(dw, p, dp);
+                    else
+                        ds[i / 16] = score_gradient(p, dp, queries.weight, dw);
                 }
-                if (pass == 0)
-                    add_products(dw, p, dp);
-                else
-                    add_product(sum, score_gradient(p, dp, queries.weight, dw), k + at * PITCH);
+                if (pass == 1) add_product(sum, ds, k + at * PITCH);
             }
+            finish(sum.c);
         });
     }
     if (row >= rows) return;
@@ -318,12 +315,13 @@ attention_backward_rows(AttendBackward b) {
 // launch: grid (heads, key tiles), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_backward_keys(AttendBackward b) {
     const Attend& a = b.forward;
-    const uint2 tile = b.key_tiles[ordered_tile(a.keys, false)];
+    // Queries of long sentences are listed from their ends on, where causal ones see most keys; keys there are seen least.
+    const uint2 tile = b.key_tiles[LONG ? gridDim.y - 1 - blockIdx.y : blockIdx.y];
     const u32 end = end_of(a.keys);
     const Head h = head_of(a, tile.x, blockIdx.x);
     zero_tail(b.d_k, a.kv_stride, end, a.keys.rows);
     zero_tail(b.d_v, a.kv_stride, end, a.keys.rows);
-    if (h.sentence == NO_SENTENCE || tile.y % ROWS != 0) return;
+    if (h.sentence == NO_SENTENCE) return;
 
     const u32 first = tile.y, rows = min(ROWS, h.keys - first);
     const u32 row = warp_index() * 16;
@@ -337,7 +335,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_ba
     u64 next_kept = 0;
     auto load = [&](int stage, u32 from) {
         const u32 count = min(TILE, queries - from);
-        load_queries(other_tile(2, stage, 0), other_tile(2, stage, 1), b, h, from, count);
+        load_queries<TILE>(other_tile(2, stage, 0), other_tile(2, stage, 1), b, h, from, count);
         next_weight = 0.0f;
         if (threadIdx.x >= count) return;
         const u32 i = from + threadIdx.x;
@@ -353,39 +351,47 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(8, 4)) attention_ba
         dw[stage][threadIdx.x] = next_weight != 0.0f ? next_dw : 0.0f;
         if (LONG && DROPOUT) kept[stage][threadIdx.x] = next_kept;
     };
-    load_keys(own_k, own_v, a, h, first, rows);
-    const act *k_rows = own_k + row * PITCH, *v_rows = own_v + row * PITCH;
+    load_keys<ROWS>(own_k, own_v, a, h, first, rows);
+    const act *k_rows = rows_of_warp(own_k, row), *v_rows = rows_of_warp(own_v, row);
     if (begin < queries) load(0, begin), store(0);
     Sum d_k = {}, d_v = {};
     over_tiles(begin, queries, load, store, [&](int stage, u32 from) {
         const act *q = other_tile(2, stage, 0), *d_out = other_tile(2, stage, 1);
         const bool dropped = WEIGHTS == 2 && !__any_sync(FULL_WARP, weight[stage][threadIdx.x % TILE] != 0.0f);
-        if (row >= rows || dropped) return;
+        if ((!HOPPER && row >= rows) || dropped) return;
         const u32 count = min(TILE, queries - from);
-        for (u32 at = CAUSAL && from < first + row ? first + row - from : 0; at < count; at += 16) {
-            float p[2][4], dp[2][4];
-            products_of_rows(p, k_rows, q + at * PITCH, dp, v_rows, d_out + at * PITCH);
-            u32 bits[2];
-            if (DROPOUT && LONG) {
-                const u16* words = (const u16*)&kept[stage][at] + row / 16;
-                Drops::of_queries(words, bits);
-            } else if (DROPOUT) {
-                drops.of_columns(place_of(a, h, from + at), a.heads, (first + row) / 8, bits);
-            }
+        for (u32 at = CAUSAL && !HOPPER && from < first + row ? first + row - from : 0; at < count; at += CHUNK) {
+            float all_p[CHUNK / 8][4], all_dp[CHUNK / 8][4];
+            FragmentA kept_p[CHUNK / 16], ds[CHUNK / 16];
+            products_of_rows(all_p, k_rows, q + at * PITCH, all_dp, v_rows, d_out + at * PITCH);
 #pragma unroll
-            for (int e = 0; e < 8; e++) {
-                float &p_e = p[e / 4][e % 4], &dp_e = dp[e / 4][e % 4];
-                const u32 i = at + e / 4 * 8 + lane_column() + e % 2, key = first + row + lane_row() + e % 4 / 2 * 8;
-                const bool seen = !CAUSAL || key <= from + i;
-                const bool kept = !DROPOUT || Drops::kept_transposed(bits[e / 4], e % 4);
-                const float power_of = power(p_e * SCORE_SCALE - log_sum[stage][i]);
-                const float weighted = seen ? weight[stage][i] * power_of : 0.0f;  // w·P
-                p_e = kept ? weighted * drops.scale : 0.0f;
-                dp_e = SCALE * (p_e * dp_e - weighted * dw[stage][i]);  // dS
+            for (u32 part = 0; part < CHUNK; part += 16) {
+                float(*p)[4] = &all_p[part / 8], (*dp)[4] = &all_dp[part / 8];
+                u32 bits[2];
+                if (DROPOUT && LONG) {
+                    const u16* words = (const u16*)&kept[stage][at + part] + row / 16;
+                    Drops::of_queries(words, bits);
+                } else if (DROPOUT) {
+                    drops.of_columns(place_of(a, h, from + at), a.heads, (first + row) / 8, bits);
+                }
+#pragma unroll
+                for (int e = 0; e < 8; e++) {
+                    float &p_e = p[e / 4][e % 4], &dp_e = dp[e / 4][e % 4];
+                    const u32 i = at + part + e / 4 * 8 + lane_column() + e % 2;
+                    const u32 key = first + row + lane_row() + e % 4 / 2 * 8;
+                    const bool seen = !CAUSAL || key <= from + i;
+                    const bool kept = !DROPOUT || Drops::kept_transposed(bits[e / 4], e % 4);
+                    const float power_of = power(p_e * SCORE_SCALE - log_sum[stage][i]);
+                    const float weighted = seen ? weight[stage][i] * power_of : 0.0f;  // w·P
+                    p_e = kept ? weighted * drops.scale : 0.0f;
+                    dp_e = SCALE * (p_e * dp_e - weighted * dw[stage][i]);  // dS
+                }
+                kept_p[part / 16] = as_fragment(p), ds[part / 16] = as_fragment(dp);
             }
-            const FragmentA kept_p = as_fragment(p), ds = as_fragment(dp);
             add_product(d_k, ds, q + at * PITCH);
             add_product(d_v, kept_p, d_out + at * PITCH);
+            finish(d_k.c);
+            finish(d_v.c);
         }
     });
     tiles_ready();  // no copy is under way when the block ends

@@ -1,5 +1,5 @@
 // What the attention kernels share: tiles in shared memory, how they are loaded and results stored, softmax, dropout of
-// score tiles. It follows attention.cuh.
+// score tiles. It follows attention_hopper.cuh.
 
 // ---- tiles and global memory -----------------------------------------------------------------------------------
 
@@ -13,9 +13,22 @@ __device__ __forceinline__ void copy_unit(act* to, const act* from, u32 size) {
 }
 #endif
 
-// Starts to copy `count` rows of a head into a tile; rows are filled with zeros up to a multiple of 16.
+// Starts to copy `count` rows of a head into a tile of R; rows are filled with zeros up to a multiple of 16, or all.
+template <int R>
 __device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride, u32 count) {
-#if BF16 && LONG
+#if HOPPER
+    // A thread's units lie a multiple of eight rows apart: their places are permuted alike.
+    constexpr u32 UNITS = WIDTH / 8, STEP = THREADS / UNITS;
+    const u32 row = threadIdx.x / UNITS, run = threadIdx.x % UNITS;
+    act* to = tile + place_of_run<R>(row, run);
+    const act* from = rows + (u64)row * stride + run * 8;
+#pragma unroll
+    for (u32 i = 0; i < R; i += STEP, from += STEP * stride) {
+        const bool inside = row + i < count;
+        copy_unit(to + i * 64, inside ? from : rows, inside ? 16 : 0);
+    }
+    return;
+#elif BF16 && LONG
     // Most tiles are whole, and a thread's units of them lie in one column.
     constexpr int UNITS = WIDTH / 8, STEP = THREADS / UNITS;
     if (HEAD == WIDTH && STEP * UNITS == THREADS && TILE % STEP == 0 && count == TILE) {
@@ -43,9 +56,18 @@ __device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride
 }
 
 // Starts to load `count` keys and values of a sentence from key `from` on.
+template <int R>
 __device__ __forceinline__ void load_keys(act* k, act* v, const Attend& a, const Head& h, u32 from, u32 count) {
-    load_tile(k, head_rows(a.k, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
-    load_tile(v, head_rows(a.v, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
+    load_tile<R>(k, head_rows(a.k, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
+    load_tile<R>(v, head_rows(a.v, a.kv_stride, h.key + from, h.head), a.kv_stride, count);
+}
+
+// When all have come here, all see what each has copied, tensor cores that read shared memory by themselves too.
+__device__ __forceinline__ void share_copies() {
+#if HOPPER
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+    __syncthreads();
 }
 
 // Waits until the tiles that any thread of the block has started to load are there.
@@ -53,7 +75,7 @@ __device__ __forceinline__ void tiles_ready() {
 #if BF16
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
-    __syncthreads();
+    share_copies();
 }
 
 // Closes the group of the copies that a thread has started since the last.
@@ -68,7 +90,7 @@ __device__ __forceinline__ void older_groups_ready() {
 #if BF16
     asm volatile("cp.async.wait_group 1;" ::: "memory");
 #endif
-    __syncthreads();
+    share_copies();
 }
 
 // Works on the tiles `begin`, `begin` + TILE, .. below `end` of the other side, of which `load(stage, from)` starts to
@@ -305,7 +327,7 @@ struct Drops {
     }
 };
 
-extern __shared__ uint4 shared_memory[];
+extern __shared__ __align__(HOPPER ? 1024 : 16) uint4 shared_memory[];
 
 // Shared memory: two tiles of the block's own rows, then two of the other side for each stage. (The forward pass has one
 // of its own, in the place of the second.)

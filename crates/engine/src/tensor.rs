@@ -209,6 +209,8 @@ enum SegmentData {
 
 /// Rows of a tile in the lists that the GPU's attention goes by.
 pub(crate) const TILE: usize = 32;
+/// The same for batches of long sentences.
+pub(crate) const LONG_TILE: usize = 64;
 
 impl Segments {
     /// From `B + 1` boundaries that begin at 0 and never fall.
@@ -300,10 +302,17 @@ impl Segments {
         self.base().plus(4)
     }
 
-    /// Runs of up to [`TILE`] rows of a sentence, in device memory, and how many entries the list has.
+    /// Runs of up to [`TILE`] rows of a sentence, in device memory, and how many entries the list has. Those of the
+    /// longest sentences come first.
     pub(crate) fn tiles(&self) -> (Ptr, u32) {
         let layout = SegmentLayout { count: self.count, rows: self.rows };
-        (self.base().plus(4 * layout.tiles()), layout.tile_count() as u32)
+        (self.base().plus(4 * layout.tiles()), layout.tile_count(TILE) as u32)
+    }
+
+    /// Runs of up to [`LONG_TILE`] rows. Those that begin furthest behind the start of their sentence come first.
+    pub(crate) fn long_tiles(&self) -> (Ptr, u32) {
+        let layout = SegmentLayout { count: self.count, rows: self.rows };
+        (self.base().plus(4 * layout.long_tiles()), layout.tile_count(LONG_TILE) as u32)
     }
 
     fn base(&self) -> Ptr {
@@ -321,7 +330,7 @@ impl std::fmt::Debug for Segments {
 }
 
 /// What lies where in the device memory of [`Segments`], in 32-bit words: sentences and rows that are really there;
-/// the boundaries; the sentence of each row; the tiles, two words each.
+/// the boundaries; the sentence of each row; the tiles, two words each; the long tiles.
 struct SegmentLayout {
     count: usize,
     rows: usize,
@@ -344,12 +353,16 @@ impl SegmentLayout {
         (self.sentence_of_row() + self.rows).next_multiple_of(2)
     }
 
-    fn tile_count(&self) -> usize {
-        self.rows / TILE + self.count
+    fn long_tiles(&self) -> usize {
+        self.tiles() + 2 * self.tile_count(TILE)
+    }
+
+    fn tile_count(&self, rows: usize) -> usize {
+        self.rows / rows + self.count
     }
 
     fn words(&self) -> usize {
-        self.tiles() + 2 * self.tile_count()
+        self.long_tiles() + 2 * self.tile_count(LONG_TILE)
     }
 
     fn fill(&self, starts: &[u32]) -> Vec<u32> {
@@ -362,13 +375,20 @@ impl SegmentLayout {
             words.resize(words.len() + (w[1] - w[0]) as usize, sentence as u32);
         }
         words.resize(self.tiles(), NO_SENTENCE);
-        // Long sentences first: their blocks take longest and should not begin last.
+        // Work that takes longest should not begin last: that of long sentences, and where each row sees the rows before
+        // it, that of the rows behind many.
         let mut order: Vec<u32> = (0..starts.len() as u32 - 1).collect();
         let length = |sentence: u32| starts[sentence as usize + 1] - starts[sentence as usize];
         order.sort_by_key(|&sentence| std::cmp::Reverse(length(sentence)));
-        for sentence in order {
-            words.extend((0..length(sentence)).step_by(TILE).flat_map(|first| [sentence, first]));
-        }
+        let tiles = |rows: usize| {
+            let of = move |&sentence: &u32| (0..length(sentence)).step_by(rows).map(move |at| [sentence, at]);
+            order.iter().flat_map(of).collect::<Vec<[u32; 2]>>()
+        };
+        words.extend(tiles(TILE).as_flattened());
+        words.resize(self.long_tiles(), NO_SENTENCE);
+        let mut long = tiles(LONG_TILE);
+        long.sort_by_key(|&[_, at]| std::cmp::Reverse(at));
+        words.extend(long.as_flattened());
         words.resize(self.words(), NO_SENTENCE);
         words
     }
@@ -389,6 +409,14 @@ mod tests {
         assert_eq!((of_row[1], of_row[2], of_row[39], of_row[40]), (0, 1, 1, NO_SENTENCE));
         // The long sentence has two tiles and comes first; the empty one has none.
         assert_eq!(words[layout.tiles()..][..8], [1, 0, 1, 32, 0, 0, NO_SENTENCE, NO_SENTENCE]);
+        assert_eq!(words[layout.long_tiles()..][..6], [1, 0, 0, 0, NO_SENTENCE, NO_SENTENCE]);
+    }
+
+    #[test]
+    fn long_tiles_begin_with_those_furthest_behind() {
+        let layout = SegmentLayout { count: 2, rows: 260 };
+        let words = layout.fill(&[0, 65, 260]);
+        assert_eq!(words[layout.long_tiles()..], [1, 192, 1, 128, 1, 64, 0, 64, 1, 0, 0, 0]);
     }
 
     #[test]

@@ -13,8 +13,11 @@ use crate::{Error, Result};
 const PRELUDE: &str = include_str!("../../kernels/prelude.cuh");
 
 /// Put before the attention kernels, too.
-const ATTENTION: &str =
-    concat!(include_str!("../../kernels/attention.cuh"), include_str!("../../kernels/attention_tiles.cuh"));
+const ATTENTION: &str = concat!(
+    include_str!("../../kernels/attention.cuh"),
+    include_str!("../../kernels/attention_hopper.cuh"),
+    include_str!("../../kernels/attention_tiles.cuh")
+);
 
 macro_rules! sources {
     ($($name:literal),* $(,)?) => {
@@ -119,13 +122,24 @@ impl Unit {
         compile(self.file, &self.source(), &self.options(bf16, capability))
     }
 
-    fn options(&self, bf16: bool, [major, minor]: [i32; 2]) -> Vec<String> {
+    fn options(&self, bf16: bool, capability: [i32; 2]) -> Vec<String> {
         let mut options: Vec<String> =
             self.macros.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
+        let hopper = self.is_for_hopper(bf16, capability);
+        let [major, minor] = capability;
+        // Instructions of one architecture alone need its own name.
+        let only = if hopper { "a" } else { "" };
         options.push(format!("-DBF16={}", u32::from(bf16)));
-        options.push(format!("--gpu-architecture=sm_{major}{minor}"));
+        options.push(format!("-DHOPPER={}", u32::from(hopper)));
+        options.push(format!("--gpu-architecture=sm_{major}{minor}{only}"));
         options.push("--std=c++17".into());
         options
+    }
+
+    /// Whether this is attention by the products of whole tiles that compute capability 9.0 has.
+    pub(crate) fn is_for_hopper(&self, bf16: bool, capability: [i32; 2]) -> bool {
+        let value = |wanted: &str| self.macros.iter().find(|(name, _)| *name == wanted).map(|&(_, v)| v);
+        bf16 && capability == [9, 0] && value("LONG") == Some(1) && matches!(value("HEAD"), Some(64 | 128))
     }
 
     fn source(&self) -> String {

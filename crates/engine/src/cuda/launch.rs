@@ -171,6 +171,11 @@ impl Gpu {
         Ok(function)
     }
 
+    /// Whether the kernels of this unit are those that Hopper alone can run.
+    pub(crate) fn is_for_hopper(&self, unit: &Unit) -> bool {
+        unit.is_for_hopper(self.act() == Dtype::Bf16, self.capability)
+    }
+
     fn module(&self, unit: &Unit) -> Result<sys::CUmodule> {
         let mut modules = self.modules.lock().expect("no launch panics");
         if let Some(module) = modules.get(unit) {

@@ -9,13 +9,11 @@ use crate::cuda::launch::{Argument, Dropout, Segments, Shape};
 use crate::cuda::memory::Ptr;
 use crate::device::Buffer;
 use crate::ops::attention::{HeadWeights, Inputs, Plan};
-use crate::tensor::TILE;
+use crate::tensor::{LONG_TILE, TILE};
 use crate::{Tape, Tensor, Var};
 
 /// The widest head that fits the kernels.
 const WIDEST_HEAD: usize = 128;
-/// Rows of one sentence that a block works on in batches of long sentences; in others it is a tile.
-const LONG_ROWS: usize = 64;
 /// Sentences of at least this length on average are long.
 const LONG: usize = 128;
 /// Sentences up to this length have a backward kernel of their own.
@@ -110,18 +108,27 @@ fn is_long(plan: &Plan) -> bool {
 
 /// Rows of one sentence that a block works on, two threads for each.
 fn block_rows(plan: &Plan) -> usize {
-    if is_long(plan) { LONG_ROWS } else { TILE }
+    if is_long(plan) { LONG_TILE } else { TILE }
+}
+
+/// What of these sentences each block works on: a list in device memory, and how many entries it has.
+fn tiles(plan: &Plan, segments: &crate::Segments) -> (Ptr, u32) {
+    if is_long(plan) { segments.long_tiles() } else { segments.tiles() }
 }
 
 /// A launch over tiles, with so many tiles of a block's own rows in shared memory, and two of the other side or twice as
 /// many: the kernels' ROWS and STAGES.
-fn shape(gpu: &Gpu, plan: &Plan, tiles: usize, own_tiles: usize) -> Shape {
+fn shape(gpu: &Gpu, plan: &Plan, unit: &Unit, tiles: u32, own_tiles: usize) -> Shape {
     let (rows, stages) = (block_rows(plan), if is_long(plan) { 2 } else { 1 });
-    let shared = (own_tiles * rows + 2 * stages * TILE) * pitch(plan) * gpu.act().size();
-    Shape::grid([plan.heads, tiles], 2 * rows as u32).shared(shared)
+    let pitch = match gpu.is_for_hopper(unit) {
+        true => plan.head_width(),
+        false => pitch(plan),
+    };
+    let shared = (own_tiles * rows + 2 * stages * TILE) * pitch * gpu.act().size();
+    Shape::grid([plan.heads, tiles as usize], 2 * rows as u32).shared(shared)
 }
 
-/// Values from one row of a tile in shared memory to the next.
+/// Values from one row of a tile in shared memory to the next, where it is not laid out for Hopper.
 fn pitch(plan: &Plan) -> usize {
     plan.head_width().next_multiple_of(16) + 8
 }
@@ -136,7 +143,7 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         Inputs::Apart(q, kv) => [q.ptr(), kv.ptr()],
     };
     let from = layout(gpu, &plan, inputs, at);
-    let (query_tiles, tile_count) = plan.queries.tiles();
+    let (query_tiles, tile_count) = tiles(&plan, &plan.queries);
     let weights = match &plan.weights {
         HeadWeights::One => Ptr::NULL,
         HeadWeights::PerSentence(w) | HeadWeights::PerRow(w) => w.ptr(),
@@ -164,8 +171,8 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         kept_stride: kept_stride as u32,
         every_head: u32::from(plan.tracked_weights().is_some()),
     };
-    let shape = shape(gpu, &plan, tile_count as usize, 1);
-    gpu.launch(&unit(&plan, "attention"), "attention_forward", shape, &[&attend]);
+    let unit = unit(&plan, "attention");
+    gpu.launch(&unit, "attention_forward", shape(gpu, &plan, &unit, tile_count, 1), &[&attend]);
 
     let out = tape.output([rows, plan.width], out, tracked);
     let log_sums = Tensor::new([rows, plan.heads], log_sums);
@@ -181,7 +188,7 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         };
         let to = layout(gpu, &plan, &inputs, [first.ptr(), second.as_ref().map_or(Ptr::NULL, Buffer::ptr)]);
         let delta = device.scratch_floats(rows * plan.heads);
-        let (key_tiles, key_tile_count) = plan.keys.tiles();
+        let (key_tiles, key_tile_count) = tiles(&plan, &plan.keys);
         let all = AttendBackward {
             forward: Attend {
                 out: kept_out.ptr(),
@@ -197,7 +204,7 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
             delta: delta.ptr(),
             key_tiles,
         };
-        launch_backward(gpu, &plan, &all, [tile_count as usize, key_tile_count as usize]);
+        launch_backward(gpu, &plan, &all, [tile_count, key_tile_count]);
         if let (Some(w), Some(d_weights)) = (plan.tracked_weights(), d_weights) {
             backward.give(w, d_weights);
         }
@@ -213,7 +220,7 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
     out
 }
 
-fn launch_backward(gpu: &Arc<Gpu>, plan: &Plan, all: &AttendBackward, [query_tiles, key_tiles]: [usize; 2]) {
+fn launch_backward(gpu: &Arc<Gpu>, plan: &Plan, all: &AttendBackward, [query_tiles, key_tiles]: [u32; 2]) {
     let unit = unit(plan, "attention_backward");
     let size = gpu.act().size();
     let sentences = plan.queries.count();
@@ -223,8 +230,8 @@ fn launch_backward(gpu: &Arc<Gpu>, plan: &Plan, all: &AttendBackward, [query_til
         let shape = Shape::grid([plan.heads, sentences], 2 * SHORT as u32).shared(shared);
         return gpu.launch(&unit, "attention_backward_short", shape, &[all]);
     }
-    gpu.launch(&unit, "attention_backward_rows", shape(gpu, plan, query_tiles, 2), &[all]);
-    gpu.launch(&unit, "attention_backward_keys", shape(gpu, plan, key_tiles, 2), &[all]);
+    gpu.launch(&unit, "attention_backward_rows", shape(gpu, plan, &unit, query_tiles, 2), &[all]);
+    gpu.launch(&unit, "attention_backward_keys", shape(gpu, plan, &unit, key_tiles, 2), &[all]);
     if all.d_weights != Ptr::NULL && matches!(plan.weights, HeadWeights::PerSentence(_)) {
         let (warps, block) = (sentences * plan.heads, 2 * block_rows(plan));
         let blocks = (32 * warps).div_ceil(block);
