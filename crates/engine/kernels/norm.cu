@@ -157,7 +157,8 @@ extern "C" __global__ void __launch_bounds__(128, BF16 ? 8 : 7)
 
 // ---- backward ----------------------------------------------------------------------------------------------------
 
-#define WARPS 16
+#define WARPS 8
+#define WIDE_WARPS 12
 
 // With x̂ = (x − mean)·scale and dx̂ = dy·γ: total = d_sum + scale·(dx̂ − mean(dx̂) − x̂·mean(dx̂·x̂)).
 struct Backward {
@@ -170,88 +171,97 @@ struct Backward {
     bool add_dz;
     float* partials;  // of this part: dγ, then dβ
 
-    // Rows of up to 256·GROUP columns with dy. GROUP warps share a row and a lane has the same eight columns of every
-    // row: γ, dγ and dβ stay in its registers, and the next row is read while this one is worked on.
-    template <int GROUP>
+    // Rows of up to 256·RUNS columns with dy; the ROWS warps of the block take them in turn.
+    template <int RUNS, int ROWS>
     __device__ __forceinline__ void part(u32 first, u32 end, int cols) const {
-        constexpr int ROWS = WARPS / GROUP;  // at a time
-        __shared__ float sums[ROWS][256 * GROUP], of_warps[2][WARPS][3];
-        const int group = threadIdx.x / (32 * GROUP), at = 8 * (threadIdx.x % (32 * GROUP));
-        const bool there = at < cols;
-        // Sums over a row. Two buffers take turns: who writes to one has waited since all have read it.
-        auto row_sums = [&](int buffer, float v[], int count) {
-            for (int i = 0; i < count; i++) {
-                v[i] = warp_sum(v[i]);
-                if (threadIdx.x % 32 == 0) of_warps[buffer][threadIdx.x / 32][i] = v[i];
-            }
-            asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(32 * GROUP) : "memory");
-            for (int i = 0; i < count; i++) {
-                v[i] = 0.0f;
+        constexpr bool LATE = RUNS * sizeof(Packed) > 64;  // dy and d_sum find no registers to wait in
+        __shared__ float sums[ROWS][256 * RUNS];
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        float d_gamma[RUNS][8] = {}, d_beta[RUNS][8] = {};
+        for (u32 row = first + warp; row < end; row += ROWS) {
+            const u64 start = (u64)row * cols;
+            // dy once more where d_sum is absent: no branch keeps the loads apart.
+            const act* from = (d_sum != nullptr ? d_sum : dy) + start;
+            Packed x_run[RUNS], d_run[RUNS], sum_run[RUNS];
+            load_packed<RUNS>(sum + start, lane, cols, x_run);
+            load_packed<RUNS>(dy + start, lane, cols, d_run);
+            if constexpr (!LATE) load_packed<RUNS>(from, lane, cols, sum_run);
+
+            float x[RUNS][8], d[8], g[8], total = 0.0f;
 #pragma unroll
-                for (int w = 0; w < GROUP; w++) v[i] += of_warps[buffer][GROUP * group + w][i];
-            }
-        };
-        auto load = [&](const act* matrix, u32 row) {
-            Packed run = {};
-            if (there && row < end) run.load(matrix + (u64)row * cols, at, cols);
-            return run;
-        };
-        const float inverse = 1.0f / cols;
-        float g[8] = {}, d_gamma[8] = {}, d_beta[8] = {};
-        if (there) load8(gamma, at, cols, g);
-        Packed next = load(sum, first + group);
-        for (u32 row = first + group; row < end; row += ROWS) {
-            const Packed d_run = load(dy, row);
-            Packed sum_run = {};
-            if (d_sum != nullptr) sum_run = load(d_sum, row);
-            float x[8], d[8], out[8], mean = 0.0f;
-            next.unpack(x);
-            next = load(sum, row + ROWS);
+            for (int k = 0; k < RUNS; k++) {
+                x_run[k].unpack(x[k]);
 #pragma unroll
-            for (int i = 0; i < 8; i++) mean += x[i];
-            row_sums(0, &mean, 1);
-            mean *= inverse;
+                for (int i = 0; i < 8; i++) total += x[k][i];
+            }
+            const float inverse = 1.0f / cols, mean = warp_sum(total) * inverse;
 
             // Three sums at once: mean(dx̂·x̂) is scale·mean(dx̂·(x − mean)).
-            float of_row[3] = {};
-            d_run.unpack(d);
+            float squares = 0.0f, plain = 0.0f, dot = 0.0f;
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                x[i] = there ? x[i] - mean : 0.0f;
-                of_row[0] = fmaf(x[i], x[i], of_row[0]);
-                of_row[1] = fmaf(d[i], g[i], of_row[1]);
-                of_row[2] = fmaf(d[i] * g[i], x[i], of_row[2]);
-            }
-            row_sums(1, of_row, 3);
-            sum_run.unpack(out);
-            const float scale = rsqrtf(fmaf(of_row[0], inverse, EPSILON));
-            const float plain = of_row[1] * inverse, dot = of_row[2] * scale * inverse;
+            for (int k = 0; k < RUNS; k++) {
+                const bool there = 8 * (lane + 32 * k) < cols;
+                d_run[k].unpack(d);
+                load_gamma(8 * (lane + 32 * k), cols, g);
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
-                const float normed = x[i] * scale;
-                d_gamma[i] = fmaf(d[i], normed, d_gamma[i]);
-                d_beta[i] += d[i];
-                out[i] = fmaf(scale, fmaf(d[i], g[i], -plain) - normed * dot, out[i]);
+                for (int i = 0; i < 8; i++) {
+                    x[k][i] = there ? x[k][i] - mean : 0.0f;
+                    squares = fmaf(x[k][i], x[k][i], squares);
+                    plain = fmaf(d[i], g[i], plain);
+                    dot = fmaf(d[i] * g[i], x[k][i], dot);
+                }
             }
-            if (there) put_run(row, at, cols, out);
+            const float scale = rsqrtf(fmaf(warp_sum(squares), inverse, EPSILON));
+            plain = warp_sum(plain) * inverse;
+            dot = warp_sum(dot) * scale * inverse;
+
+#pragma unroll
+            for (int k = 0; k < RUNS; k++) {
+                const int at = 8 * (lane + 32 * k);
+                float out[8];
+                if constexpr (LATE) {
+                    load_packed<1>(dy + start + 256 * k, lane, cols - 256 * k, &d_run[k]);
+                    load_packed<1>(from + 256 * k, lane, cols - 256 * k, &sum_run[k]);
+                }
+                d_run[k].unpack(d);
+                sum_run[k].unpack(out);
+                load_gamma(at, cols, g);
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    const float normed = x[k][i] * scale;
+                    d_gamma[k][i] = fmaf(d[i], normed, d_gamma[k][i]);
+                    d_beta[k][i] += d[i];
+                    const float value = fmaf(d[i], g[i], -plain) - normed * dot;
+                    out[i] = fmaf(scale, value, d_sum != nullptr ? out[i] : 0.0f);
+                }
+                if (at < cols) put_run(row, at, cols, out);
+            }
         }
         if (partials == nullptr) return;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             if (half == 1) __syncthreads();
-            store8(sums[group], at, 256 * GROUP, half == 0 ? d_gamma : d_beta);
+#pragma unroll
+            for (int k = 0; k < RUNS; k++)
+                store8(sums[warp], 8 * (lane + 32 * k), 256 * RUNS, half == 0 ? d_gamma[k] : d_beta[k]);
             __syncthreads();
 #pragma unroll 1
-            for (int c = threadIdx.x; c < cols; c += 32 * WARPS) {
+            for (int c = threadIdx.x; c < cols; c += 32 * ROWS) {
                 float total = 0.0f;
 #pragma unroll
-                for (int i = 0; i < ROWS; i++) total += sums[i][c];
+                for (int w = 0; w < ROWS; w++) total += sums[w][c];
                 partials[half * cols + c] = total;
             }
         }
     }
 
-    // Anything: each row is read several times by a warp, and every sixteen rows are added up by columns.
+    __device__ __forceinline__ void load_gamma(int at, int cols, float g[8]) const {
+#pragma unroll
+        for (int i = 0; i < 8; i++) g[i] = 0.0f;
+        if (at < cols) load8(gamma, at, cols, g);
+    }
+
+    // Anything: each row is read several times by a warp, and every eight rows are added up by columns.
     __device__ __forceinline__ void any_part(u32 first, u32 end, int cols) const {
         __shared__ Moments of_row[WARPS];
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -326,9 +336,7 @@ struct Backward {
     __device__ __forceinline__ void put_run(u32 row, int at, int cols, float total[8]) const {
         const u64 start = (u64)row * cols;
         float scaled[8];
-        Dropout drawn = dropout;
-        asm volatile("" : "+r"(drawn.stream.key0), "+r"(drawn.stream.key1));  // else twenty round keys stay in registers
-        dropout8(drawn, row, at / 8, scaled);
+        dropout8(dropout, row, at / 8, scaled);
 #pragma unroll
         for (int i = 0; i < 8; i++) scaled[i] *= total[i];
         if (dz != nullptr) put8(dz + start, at, cols, scaled, add_dz);
@@ -339,9 +347,9 @@ struct Backward {
 // total = d_sum + the layer norm's gradient by its input (dy or d_sum null: absent; dy null: sum, gamma are not read);
 // dx (+)= total; dz (+)= total·dropout factors (either may be null; dx may be d_sum, dy and sum must be left alone);
 // partials [parts, 2·cols] (or null): dγ = Σ dy·x̂, then dβ = Σ dy over the part's rows.
-// launch: grid (ceil(rows / rows_per_part)), block (512), shared 0; rows_per_part = 8·ceil(rows / 2112): at most two
+// launch: grid (ceil(rows / rows_per_part)), block (256), shared 0; rows_per_part = 8·ceil(rows / 2112): at most two
 // blocks for each of 132 SMs
-extern "C" __global__ void __launch_bounds__(32 * WARPS, BF16 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
     residual_norm_backward(const act* dy, const act* d_sum, const act* sum, const float* gamma, Dropout dropout,
                            act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 rows, u32 cols,
                            u32 rows_per_part) {
@@ -349,11 +357,23 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BF16 ? 2 : 1)
     if (partials != nullptr) partials += 2 * (u64)blockIdx.x * cols;
     const Backward op = {dy, d_sum, sum, gamma, dropout, dx, add_dx != 0, dz, add_dz != 0, partials};
     const int wide = cols & ~7u;  // known to be a multiple of 8, so that load8 has no branch
-    if (cols > 1024 || cols != wide || dy == nullptr) {
+    if (cols > 512 || cols != wide || dy == nullptr) {
         op.any_part(first, end, cols);
-    } else if (cols > 512) {
-        op.part<4>(first, end, wide);
     } else {
-        op.part<2>(first, end, wide);
+        op.part<2, WARPS>(first, end, wide);
     }
+}
+
+// The same for rows of up to 1024 columns, a multiple of 8, with dy. A kernel of its own, as a warp that holds such a
+// row and its sums needs more registers than two blocks of eight leave it.
+// launch: grid (ceil(rows / rows_per_part)), block (384), shared 0; rows_per_part = ceil(rows / 132): a block for each
+// SM
+extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 1)
+    residual_norm_backward_wide(const act* dy, const act* d_sum, const act* sum, const float* gamma, Dropout dropout,
+                                act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 rows, u32 cols,
+                                u32 rows_per_part) {
+    const u32 first = blockIdx.x * rows_per_part, end = min(rows, first + rows_per_part);
+    if (partials != nullptr) partials += 2 * (u64)blockIdx.x * cols;
+    const Backward op = {dy, d_sum, sum, gamma, dropout, dx, add_dx != 0, dz, add_dz != 0, partials};
+    op.part<4, WIDE_WARPS>(first, end, cols & ~7u);
 }

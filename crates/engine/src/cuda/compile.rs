@@ -91,7 +91,10 @@ impl Unit {
                     (64, false, true, 1, true),
                     (128, true, true, 0, true),
                     (128, true, true, 2, true),
-                ],
+                    // Not for Hopper.
+                    (32, true, true, 2, true),
+                ]
+                .as_slice(),
             ),
             false => (
                 16,
@@ -102,11 +105,12 @@ impl Unit {
                     (16, false, true, 1, true),
                     (16, true, true, 0, true),
                     (16, true, true, 2, true),
-                ],
+                ]
+                .as_slice(),
             ),
         };
         let kinds = (0..12).map(|i| (width, i & 1 != 0, i & 2 != 0, i / 4, false));
-        let kinds: Vec<_> = kinds.chain(more).collect();
+        let kinds: Vec<_> = kinds.chain(more.iter().copied()).collect();
         let versions = |&(file, _): &(&'static str, &str)| match file.starts_with("attention") {
             true => kinds
                 .iter()

@@ -16,6 +16,9 @@ use crate::{Tape, Tensor, Var};
 const WIDEST_HEAD: usize = 128;
 /// Sentences of at least this length on average are long.
 const LONG: usize = 128;
+/// Shared memory that a block on Hopper asks for at least: so much that three share a multiprocessor. More would all
+/// begin at once, and no block would be left to go where others have ended early.
+const HOPPER_SHARED: usize = 57 << 10;
 /// Sentences up to this length have a backward kernel of their own.
 const SHORT: usize = 64;
 
@@ -120,11 +123,11 @@ fn tiles(plan: &Plan, segments: &crate::Segments) -> (Ptr, u32) {
 /// many: the kernels' ROWS and STAGES.
 fn shape(gpu: &Gpu, plan: &Plan, unit: &Unit, tiles: u32, own_tiles: usize) -> Shape {
     let (rows, stages) = (block_rows(plan), if is_long(plan) { 2 } else { 1 });
-    let pitch = match gpu.is_for_hopper(unit) {
-        true => plan.head_width(),
-        false => pitch(plan),
+    let tile_rows = own_tiles * rows + 2 * stages * TILE;
+    let shared = match gpu.is_for_hopper(unit) {
+        true => (tile_rows * plan.head_width() * gpu.act().size()).max(HOPPER_SHARED),
+        false => tile_rows * pitch(plan) * gpu.act().size(),
     };
-    let shared = (own_tiles * rows + 2 * stages * TILE) * pitch * gpu.act().size();
     Shape::grid([plan.heads, tiles as usize], 2 * rows as u32).shared(shared)
 }
 

@@ -105,8 +105,13 @@ fn back(
     residual: Option<(&Var, Option<Dropout>)>,
 ) {
     let (rows, cols) = (sum.rows(), sum.cols());
-    // Eight rows at a time; at most two blocks for each of 132 multiprocessors.
-    let rows_per_part = 8 * rows.div_ceil(2112);
+    // Rows that a warp of the wide kernel holds; one block for each of 132 multiprocessors, or at most two.
+    let wide = dy.is_some() && cols > 512 && cols <= 1024 && cols.is_multiple_of(8);
+    let (kernel, threads, rows_per_part) = if wide {
+        ("residual_norm_backward_wide", 384, rows.div_ceil(132))
+    } else {
+        ("residual_norm_backward", 256, 8 * rows.div_ceil(2112))
+    };
     let parts = rows.div_ceil(rows_per_part);
     let ptr = |buffer: &Option<Buffer>| buffer.as_ref().map_or(Ptr::NULL, Buffer::ptr);
     let gamma = norm.map_or(Ptr::NULL, |norm| backward.params.master(norm.weight));
@@ -121,8 +126,8 @@ fn back(
     let (dz, add_dz) = z.map_or(nowhere, |z| backward.target(z));
     gpu.launch(
         &Unit::plain("norm"),
-        "residual_norm_backward",
-        Shape::of(parts, 512),
+        kernel,
+        Shape::of(parts, threads),
         &[
             &ptr(&dy),
             &ptr(&d_sum),

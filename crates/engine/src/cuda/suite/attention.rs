@@ -65,6 +65,10 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(packed(kind(64, true, 0.0, One, bf16), &with_short, OpCase::large));
     cases.push(packed(kind(16, true, 0.0, One, Some(Numbers::F32)), &with_short, OpCase::large));
     cases.push(packed(kind(128, true, 0.0, One, bf16), &[200, 1], OpCase::large));
+    // Long sentences with heads too narrow for Hopper's products.
+    for weights in [PerRow, ConstantPerRow] {
+        cases.push(packed(kind(32, true, 0.3, weights, bf16), VERY_LONG, std::convert::identity));
+    }
     for (only, wide, narrow) in [(Numbers::Bf16, 128, 64), (Numbers::F32, 16, 16)] {
         let only = Some(only);
         let causal = |weights| kind(wide, true, 0.3, weights, only);
