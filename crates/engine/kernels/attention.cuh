@@ -14,13 +14,14 @@
 // float: a fragment holds floats in the places of the bfloat16 values, and mma is emulated by shuffles. What differs is
 // in pair_of, shuffle_xor, load_four, mma, load_tile, store_run and power.
 
-constexpr int TILE = 32;                      // rows that a block loads at a time
-constexpr int ROWS = LONG ? 64 : TILE;        // rows of one sentence that a block works on
-constexpr int STAGES = LONG ? 2 : 1;          // tiles of the other side in shared memory
-constexpr int THREADS = ROWS / 16 * 32;
-constexpr int WIDTH = (HEAD + 15) / 16 * 16;  // columns of a tile, zeros from HEAD on
-constexpr int PITCH = HOPPER ? WIDTH : WIDTH + 8;  // an odd number of 16-byte units: eight rows lie in different banks
+constexpr int TILE = 32;                           // rows that a block loads at a time
+constexpr int ROWS = LONG ? 64 : TILE;             // rows of one sentence that a block works on
+constexpr int STAGES = LONG ? 2 : 1;               // tiles of the other side in shared memory
 constexpr int CHUNK = HOPPER ? TILE : 16;          // rows of the other side that a warp works on at a time
+constexpr int THREADS = ROWS / 16 * 32;
+constexpr int WIDTH = (HEAD + 15) / 16 * 16;       // columns of a tile, zeros from HEAD on
+constexpr int PITCH = HOPPER ? WIDTH : WIDTH + 8;  // from row to row: mostly an odd number of 16-byte units, so that
+                                                   // eight rows lie in different banks
 constexpr int RUNS = (HEAD + 7) / 8;
 
 // Blocks of TILE rows that share a multiprocessor at least, for heads of up to 64 columns and wider ones: a limit for

@@ -40,7 +40,7 @@ pub struct TrainConfig {
     pub lr_period_updates: u64,
     /// Each period of `cosine` is so many times as long as the one before.
     pub t_mult: f64,
-    /// The rates of each period of `cosine` are so many times those of the one before.
+    /// The rates of each period of `cosine` are so many times those of the one before (fairseq's default: a tenth).
     pub lr_shrink: f64,
     /// μ of NAG.
     pub momentum: f32,
@@ -103,7 +103,7 @@ pub struct TrainConfig {
     pub keep_interval_updates: usize,
     /// Checkpoints to keep that were best at the checkpoint metric.
     pub keep_best_checkpoints: usize,
-    /// Updates per line of the log.
+    /// Updates per line of the log; the rest of an epoch has a line, too.
     pub log_interval: u64,
     /// Beam of validation by BLEU; 0: no BLEU.
     pub eval_bleu_beam: usize,
@@ -218,7 +218,7 @@ impl Default for TrainConfig {
             max_lr: 1.0,
             lr_period_updates: 0,
             t_mult: 1.0,
-            lr_shrink: 1.0,
+            lr_shrink: 0.1,
             momentum: 0.99,
             adam_betas: [0.9, 0.98],
             adam_eps: 1e-8,

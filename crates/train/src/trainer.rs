@@ -247,7 +247,10 @@ impl<M: Model> Trainer<'_, M> {
                 train.save_interval_updates > 0 && number.is_multiple_of(train.save_interval_updates);
             let at_end = self.reason_to_stop(state).is_some();
             if (at_interval || at_end) && state.position < total {
-                pending.report(0, state, tell)?;
+                match at_end {
+                    true => pending.report_all(state, tell)?,
+                    false => pending.report(0, state, tell)?,
+                }
                 self.validate(state, tell)?;
                 self.save(state, tell)?;
                 if at_interval && train.keep_interval_updates > 0 {
@@ -260,7 +263,7 @@ impl<M: Model> Trainer<'_, M> {
                 }
             }
         }
-        pending.report(0, state, tell)?;
+        pending.report_all(state, tell)?;
         Ok(None)
     }
 }

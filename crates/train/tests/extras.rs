@@ -340,3 +340,21 @@ fn another_update_freq_keeps_the_place_in_the_epoch() {
         assert_eq!(sentences, 60.0, "update_freq {first}, then {second}");
     }
 }
+
+/// However seldom lines are: the end of an epoch and of a run have one.
+#[test]
+fn every_update_is_logged() {
+    for (until, expected) in [("train.max_epoch=2", vec![1, 2]), ("train.max_update=2", vec![1])] {
+        let config = config("base", &["train.max_update=0", "train.log_interval=1000", until]);
+        let folder = tempfile::tempdir().unwrap();
+        let mut lines = Vec::new();
+        let seen = |event: &Event, _: &_| {
+            if let Event::Train(line) = event {
+                lines.push((line.epoch, line.num_updates));
+            }
+        };
+        let (learner, _) = train(folder.path(), &config, Resets::default(), seen).unwrap();
+        assert_eq!(lines.iter().map(|&(epoch, _)| epoch).collect::<Vec<_>>(), expected, "{until}");
+        assert_eq!(lines.last().unwrap().1, learner.counters().updates, "{until}");
+    }
+}

@@ -14,12 +14,15 @@ pub(super) struct Pending {
     updates: VecDeque<(PendingUpdate, [u64; 2])>,
     /// When the last report came.
     last: Instant,
+    /// Number, G steps and rate of the last update that was reported.
+    newest: Option<(u64, u64, f64)>,
     log_interval: u64,
 }
 
 impl Pending {
     pub(super) fn new(config: &TrainConfig) -> Self {
-        Self { updates: VecDeque::new(), last: Instant::now(), log_interval: config.log_interval }
+        let log_interval = config.log_interval;
+        Self { updates: VecDeque::new(), last: Instant::now(), newest: None, log_interval }
     }
 
     /// An update was asked for, after so many updates and batches of the epoch.
@@ -57,11 +60,27 @@ impl Pending {
             state.window.add(&report, (now - self.last).as_secs_f64());
             state.last_loss = Some(report.main.loss / report.main.tokens as f64 / std::f64::consts::LN_2);
             self.last = now;
+            self.newest = Some((report.number, report.gate_updates, report.rate));
             if state.window.updates() >= self.log_interval {
-                let line = state.window.line(state.epoch, report.number, report.gate_updates, report.rate);
-                tell(Event::Train(line))?;
+                self.tell_window(state, tell)?;
             }
         }
         Ok(())
+    }
+
+    /// Reports all updates, and logs those that no line has told of: the epoch or the run ends.
+    pub(super) fn report_all(
+        &mut self,
+        state: &mut RunState,
+        tell: &mut impl FnMut(Event) -> Result<()>,
+    ) -> Result<()> {
+        self.report(0, state, tell)?;
+        if state.window.updates() > 0 { self.tell_window(state, tell) } else { Ok(()) }
+    }
+
+    fn tell_window(&self, state: &mut RunState, tell: &mut impl FnMut(Event) -> Result<()>) -> Result<()> {
+        // Nothing new after a resume: what was not told then waits for the next update.
+        let Some((number, gate_updates, rate)) = self.newest else { return Ok(()) };
+        tell(Event::Train(state.window.line(state.epoch, number, gate_updates, rate)))
     }
 }
