@@ -52,7 +52,7 @@ __device__ __forceinline__ void scores(float (&s)[TILE / 8][4], const act* queri
 // out and log_sums. A tile whose weights are all 0 gets zeros, log-sums too, unless `every_head`.
 //
 // launch: grid (heads, query tiles), block (2·ROWS), shared (ROWS + 2·STAGES·32)·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, LONG ? 8 : 6)) attention_forward(Attend a) {
+extern "C" __global__ void __launch_bounds__(THREADS, blocks(10, LONG ? 8 : 6)) attention_forward(Attend a) {
     const uint2 tile = a.query_tiles[blockIdx.y];
     const u32 end = end_of(a.queries), out_stride = a.heads * HEAD;
     const Head h = head_of(a, tile.x, blockIdx.x);
@@ -92,6 +92,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(10, LONG ? 8 : 6)) 
     Sum sum = {};
     over_tiles(0, block_keys, load, [](int) {}, [&](int stage, u32 from) {
         const act *k = other_tile(1, stage, 0), *v = other_tile(1, stage, 1);
+        // HOPPER: products are for all four warps, so that none may leave them out; what a row does not see is masked.
         if (!HOPPER && from >= warp_keys) return;
         float s[TILE / 8][4], shrink[2];
         scores(s, rows_of_warp(q, row), k, warp_keys - from);

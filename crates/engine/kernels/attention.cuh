@@ -20,13 +20,17 @@ constexpr int STAGES = LONG ? 2 : 1;               // tiles of the other side in
 constexpr int CHUNK = HOPPER ? TILE : 16;          // rows of the other side that a warp works on at a time
 constexpr int THREADS = ROWS / 16 * 32;
 constexpr int WIDTH = (HEAD + 15) / 16 * 16;       // columns of a tile, zeros from HEAD on
-constexpr int PITCH = HOPPER ? WIDTH : WIDTH + 8;  // from row to row: mostly an odd number of 16-byte units, so that
-                                                   // eight rows lie in different banks
+constexpr int PITCH = HOPPER ? WIDTH : WIDTH + 8;  // values per row of a tile: eight more than there are, so that eight
+                                                   // rows lie in different banks; HOPPER has an order of its own
 constexpr int RUNS = (HEAD + 7) / 8;
 
-// Blocks of TILE rows that share a multiprocessor at least, for heads of up to 64 columns and wider ones: a limit for
-// registers.
-#define BLOCKS(narrow, wide) (!BF16 ? 1 : (HEAD <= 64 ? (narrow) : (wide)) * TILE / ROWS)
+// Blocks that share a multiprocessor at least, a limit for registers: given for blocks of TILE rows, for heads of up to
+// 64 columns and wider ones. With HOPPER three at most share one, as their launch has it.
+__device__ constexpr int blocks(int narrow, int wide) {
+    if (!BF16) return 1;
+    const int wanted = (HEAD <= 64 ? narrow : wide) * TILE / ROWS;
+    return HOPPER && wanted > 3 ? 3 : wanted;
+}
 
 __device__ constexpr double square_root(double x) {
     double root = x;
@@ -41,7 +45,8 @@ struct Attend {
     const float* weights;      // w: [sentences, heads] or [queries.rows, heads]; null without WEIGHTS
     act* out;                  // [queries.rows, heads·HEAD]
     float* log_sums;           // [queries.rows, heads]: log Σ exp(scores), for the backward pass
-    u16* kept;                 // LONG, DROPOUT: [queries.rows, heads, kept_stride], a bit per key, for the backward pass
+    u16* kept;                 // LONG, DROPOUT: [queries.rows, heads, kept_stride], a bit per key, for the backward pass;
+                               // not written, and of no effect, where heads are dropped and keys not seen
     const uint2* query_tiles;  // {sentence or NO_SENTENCE, first query within the sentence: 0, ROWS, ..}
     Segments queries, keys;
     Dropout dropout;

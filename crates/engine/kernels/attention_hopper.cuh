@@ -14,8 +14,9 @@ __device__ __forceinline__ u32 place_of_run(u32 row, u32 run) {
     return run / 8 * R * 64 + row * 64 + (run % 8 ^ row % 8) * 8;
 }
 
-// A matrix as the tensor cores are told of it: from byte `offset` of a tile on, eight rows EIGHT_ROWS bytes from the
-// next eight, panels `panel` bytes apart.
+// A matrix as the tensor cores are told of it: it begins at byte `offset` of a tile (the start address, in 16 bytes),
+// panels are `panel` bytes apart (the leading offset), eight rows EIGHT_ROWS bytes from the next eight (the stride
+// offset). Tiles begin on 1024 bytes, or more would have to be told.
 __device__ __forceinline__ u64 matrix_at(const act* tile, u32 offset, u32 panel) {
     const u32 low = ((u32)__cvta_generic_to_shared(tile) >> 4) + (offset >> 4 | panel >> 4 << 16);
     constexpr u32 SWIZZLE_128 = 1u << 30;
@@ -46,6 +47,7 @@ __device__ __forceinline__ void finish(float (&c)[N][4]) {
     settle(c);
 }
 
+// `add` below is always true: the products are added to c.
 #define FOUR(c) "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])
 #define SIXTEEN(c, i) FOUR(c[i]), FOUR(c[(i) + 1]), FOUR(c[(i) + 2]), FOUR(c[(i) + 3])
 

@@ -13,7 +13,8 @@ __device__ __forceinline__ void copy_unit(act* to, const act* from, u32 size) {
 }
 #endif
 
-// Starts to copy `count` rows of a head into a tile of R; rows are filled with zeros up to a multiple of 16, or all.
+// Starts to copy `count` rows of a head into a tile of R. Rows from `count` on become zeros: up to a multiple of 16, or
+// with HOPPER all.
 template <int R>
 __device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride, u32 count) {
 #if HOPPER
@@ -23,12 +24,12 @@ __device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride
     act* to = tile + place_of_run<R>(row, run);
     const act* from = rows + (u64)row * stride + run * 8;
 #pragma unroll
-    for (u32 i = 0; i < R; i += STEP, from += STEP * stride) {
+    for (u32 i = 0; i < R; i += STEP, from += (u64)STEP * stride) {
         const bool inside = row + i < count;
         copy_unit(to + i * 64, inside ? from : rows, inside ? 16 : 0);
     }
-    return;
-#elif BF16 && LONG
+#else
+#if BF16 && LONG
     // Most tiles are whole, and a thread's units of them lie in one column.
     constexpr int UNITS = WIDTH / 8, STEP = THREADS / UNITS;
     if (HEAD == WIDTH && STEP * UNITS == THREADS && TILE % STEP == 0 && count == TILE) {
@@ -53,6 +54,7 @@ __device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride
         if (inside) load8(rows + (u64)row * stride, at, HEAD, v);
         store8(tile + row * PITCH, at, PITCH, v);
     }
+#endif
 }
 
 // Starts to load `count` keys and values of a sentence from key `from` on.
@@ -327,6 +329,7 @@ struct Drops {
     }
 };
 
+// The permutation of HOPPER's tiles repeats every 1024 bytes, counted from address 0.
 extern __shared__ __align__(HOPPER ? 1024 : 16) uint4 shared_memory[];
 
 // Shared memory: two tiles of the block's own rows, then two of the other side for each stage. (The forward pass has one

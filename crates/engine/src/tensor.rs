@@ -216,9 +216,8 @@ impl Segments {
     /// From `B + 1` boundaries that begin at 0 and never fall.
     pub fn from_host(device: &Device, starts: &[u32]) -> Self {
         let (count, rows) = (starts.len() - 1, starts[starts.len() - 1] as usize);
-        let mut segments = Self::with_room(device, count, rows, 0);
+        let mut segments = Self::with_room(device, count, rows, Self::longest_of(starts));
         segments.load(starts);
-        segments.longest = starts.windows(2).map(|w| (w[1] - w[0]) as usize).max().unwrap_or(0);
         segments
     }
 
@@ -239,7 +238,7 @@ impl Segments {
         assert!(starts.windows(2).all(|w| w[0] <= w[1]), "segment boundaries never fall");
         let rows = starts[starts.len() - 1] as usize;
         assert!(
-            starts.len() <= self.count + 1 && rows <= self.rows,
+            starts.len() <= self.count + 1 && rows <= self.rows && Self::longest_of(starts) <= self.longest,
             "segments have no room for the boundaries"
         );
         match &mut self.data {
@@ -252,6 +251,11 @@ impl Segments {
                 block.write(0, &SegmentLayout { count: self.count, rows: self.rows }.fill(starts));
             }
         }
+    }
+
+    /// Rows of the longest sentence between these boundaries.
+    pub fn longest_of(starts: &[u32]) -> usize {
+        starts.windows(2).map(|w| (w[1] - w[0]) as usize).max().unwrap_or(0)
     }
 
     /// Number of sentences.

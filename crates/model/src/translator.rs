@@ -57,8 +57,7 @@ impl BatchShape {
     /// 32nd of that (at least 64), which wastes 1.5 % of them on average.
     pub fn around(batch: &PackedBatch, max_tokens: usize) -> Self {
         let unit = (max_tokens.next_power_of_two() / 32).max(64);
-        let longest = |starts: &[u32]| starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-        let longest = longest(&batch.src_starts).max(longest(&batch.tgt_starts)) as usize;
+        let longest = Segments::longest_of(&batch.src_starts).max(Segments::longest_of(&batch.tgt_starts));
         Self {
             source: batch.src.len().next_multiple_of(unit),
             target: batch.tgt.len().next_multiple_of(unit),

@@ -14,8 +14,11 @@ const PRELUDE: &str = include_str!("../../kernels/prelude.cuh");
 
 /// Put before the attention kernels, too.
 const ATTENTION: &str = concat!(
+    "#line 1 \"attention.cuh\"\n",
     include_str!("../../kernels/attention.cuh"),
+    "#line 1 \"attention_hopper.cuh\"\n",
     include_str!("../../kernels/attention_hopper.cuh"),
+    "#line 1 \"attention_tiles.cuh\"\n",
     include_str!("../../kernels/attention_tiles.cuh")
 );
 
@@ -91,6 +94,9 @@ impl Unit {
                     (64, false, true, 1, true),
                     (128, true, true, 0, true),
                     (128, true, true, 2, true),
+                    (128, false, false, 1, true),
+                    (64, true, true, 2, true),
+                    (64, true, false, 0, true),
                     // Not for Hopper.
                     (32, true, true, 2, true),
                 ]
@@ -105,6 +111,8 @@ impl Unit {
                     (16, false, true, 1, true),
                     (16, true, true, 0, true),
                     (16, true, true, 2, true),
+                    (16, true, false, 0, true),
+                    (16, false, false, 1, true),
                 ]
                 .as_slice(),
             ),
@@ -121,8 +129,9 @@ impl Unit {
         SOURCES.iter().flat_map(versions).collect()
     }
 
-    /// Compiles for compute capability `major.minor`, without a GPU and without the disk.
-    pub fn compile(&self, bf16: bool, capability: [i32; 2]) -> Result<Vec<u8>> {
+    /// Compiles for compute capability `major.minor`, without a GPU and without the disk: the code, and what the
+    /// compiler has to say of it.
+    pub fn compile(&self, bf16: bool, capability: [i32; 2]) -> Result<(Vec<u8>, String)> {
         compile(self.file, &self.source(), &self.options(bf16, capability))
     }
 
@@ -150,7 +159,7 @@ impl Unit {
         let text =
             SOURCES.iter().find(|(name, _)| *name == self.file).expect("every unit names a kernel file").1;
         let shared = if self.file.starts_with("attention") { ATTENTION } else { "" };
-        format!("{PRELUDE}\n{shared}\n#line 1 \"{}.cu\"\n{text}", self.file)
+        format!("#line 1 \"prelude.cuh\"\n{PRELUDE}\n{shared}\n#line 1 \"{}.cu\"\n{text}", self.file)
     }
 }
 
@@ -166,14 +175,15 @@ pub(crate) fn machine_code(unit: &Unit, bf16: bool, capability: [i32; 2]) -> Res
     {
         return Ok(code);
     }
-    let code = compile(unit.file, &source, &options)?;
+    let (code, _) = compile(unit.file, &source, &options)?;
     if let Some(path) = kept {
         keep(&path, &code);
     }
     Ok(code)
 }
 
-fn compile(file: &str, source: &str, options: &[String]) -> Result<Vec<u8>> {
+/// The code and the log.
+fn compile(file: &str, source: &str, options: &[String]) -> Result<(Vec<u8>, String)> {
     library::require(&["libnvrtc"])?;
     let name = CString::new(format!("{file}.cu")).expect("file names hold no NUL");
     let text = CString::new(source).expect("sources hold no NUL");
@@ -193,7 +203,8 @@ fn compile(file: &str, source: &str, options: &[String]) -> Result<Vec<u8>> {
                 // SAFETY: as above.
                 unsafe { sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()) }.result()
             });
-            got.map(|()| code).map_err(|e| fault(&e.to_string()))
+            // SAFETY: as above.
+            got.map(|()| (code, unsafe { log(program) })).map_err(|e| fault(&e.to_string()))
         }
     };
     // SAFETY: not used after this.

@@ -69,7 +69,7 @@ impl LmShape {
 
     /// The same where only `targets` are scored.
     fn with_targets(batch: &PackedBatch, targets: &[u32], bands: &Bands, max_tokens: usize) -> Self {
-        let longest = batch.tgt_starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0) as usize;
+        let longest = Segments::longest_of(&batch.tgt_starts);
         // A band without tokens has room too: its products must run, to leave a gradient of 0.
         let round =
             |ids: &[u32]| bands.counts(ids).into_iter().map(|n| Self::round(n.max(1), max_tokens)).collect();

@@ -16,8 +16,8 @@ use crate::{Tape, Tensor, Var};
 const WIDEST_HEAD: usize = 128;
 /// Sentences of at least this length on average are long.
 const LONG: usize = 128;
-/// Shared memory that a block on Hopper asks for at least: so much that three share a multiprocessor. More would all
-/// begin at once, and no block would be left to go where others have ended early.
+/// Shared memory that a block on Hopper asks for at least: so much that three at most share a multiprocessor. With more,
+/// all blocks would begin at once, and none would be left to go where others have ended early.
 const HOPPER_SHARED: usize = 57 << 10;
 /// Sentences up to this length have a backward kernel of their own.
 const SHORT: usize = 64;

@@ -65,14 +65,24 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(packed(kind(64, true, 0.0, One, bf16), &with_short, OpCase::large));
     cases.push(packed(kind(16, true, 0.0, One, Some(Numbers::F32)), &with_short, OpCase::large));
     cases.push(packed(kind(128, true, 0.0, One, bf16), &[200, 1], OpCase::large));
-    // Long sentences with heads too narrow for Hopper's products.
-    for weights in [PerRow, ConstantPerRow] {
-        cases.push(packed(kind(32, true, 0.3, weights, bf16), VERY_LONG, std::convert::identity));
-    }
+    // Four heads, so that whole tiles have none but weights of 0.
+    let kind = |width, causal, dropout, weights, only| Kind {
+        heads: 4,
+        ..kind(width, causal, dropout, weights, only)
+    };
     for (only, wide, narrow) in [(Numbers::Bf16, 128, 64), (Numbers::F32, 16, 16)] {
         let only = Some(only);
         let causal = |weights| kind(wide, true, 0.3, weights, only);
         let both_ways = |weights| kind(narrow, false, 0.3, weights, only);
+        for kind in [
+            kind(narrow, true, 0.3, PerRow, only),
+            kind(narrow, true, 0.3, ConstantPerRow, only),
+            kind(narrow, true, 0.0, One, only),
+            kind(wide, false, 0.0, PerSentence, only),
+            kind(wide, false, 0.0, ConstantPerSentence, only),
+        ] {
+            cases.push(packed(kind, VERY_LONG, std::convert::identity));
+        }
         for kind in [
             causal(One),
             causal(PerRow),
@@ -85,7 +95,13 @@ pub(super) fn cases() -> Vec<Case> {
         }
         cases.push(packed(causal(PerRow), VERY_LONG, weights_alone));
         cases.push(apart(both_ways(PerSentence), [VERY_LONG, &[64, 300, 5, 0, 100]], std::convert::identity));
+        let empty: [&[u32]; 2] = [&[200, 0, 400, 130], &[64, 5, 300, 0]];
+        cases.push(apart(both_ways(PerSentence), empty, std::convert::identity));
         cases.push(packed(causal(One), &[4_096], OpCase::large));
+    }
+    // Heads too narrow for Hopper's products.
+    for weights in [PerRow, ConstantPerRow] {
+        cases.push(packed(kind(32, true, 0.3, weights, bf16), VERY_LONG, std::convert::identity));
     }
     cases
 }

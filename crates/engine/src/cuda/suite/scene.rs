@@ -155,9 +155,8 @@ impl<'p> Scene<'p> {
         }
         let count = self.rows(Per::Sentence, starts.len() - 1);
         let rows = self.rows(Per::Row, starts[starts.len() - 1] as usize);
-        let longest = starts.windows(2).map(|w| (w[1] - w[0]) as usize).max().unwrap_or(0);
         // As batches are rounded up in training.
-        let longest = longest.next_power_of_two().max(64);
+        let longest = Segments::longest_of(starts).next_power_of_two().max(64);
         let mut roomy = Segments::with_room(self.tape.device(), count, rows, longest);
         roomy.load(starts);
         roomy
