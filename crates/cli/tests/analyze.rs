@@ -162,7 +162,13 @@ fn mistakes_with_runs_are_named() {
     place.refuse("report nowhere", &["nowhere holds no log.jsonl", "--save-dir"]);
     let nothing = place.mae("report one --svg x.svg --curve bleu", "");
     assert!(!nothing.success && nothing.err.contains("no run has logged BLEU"), "{}", nothing.err);
+    let late = place.mae("report one --svg x.svg --from 1e9", "");
+    assert!(!late.success && late.err.contains("--from 1000000000: no run has come so far"), "{}", late.err);
     assert!(!place.path("x.svg").exists());
+    assert!(place.mae("report one two --svg x.svg --curve dev-loss --from 3", "").success);
+    let chart = std::fs::read_to_string(place.path("x.svg")).unwrap();
+    assert_eq!(chart.matches("<polyline").count(), 2);
+    place.refuse("report one --svg x.svg --from=-1", &["--from", "0 or more"]);
     place.refuse("report one --curve bleu", &["--svg"]);
     place.write("one/run.toml", "lr = \n");
     place.refuse("report one", &["run.toml"]);

@@ -24,7 +24,7 @@ use crate::runs::{Run, Summary, read_those_there};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   mae report runs/base runs/mae7 --html runs.html
-  mae report runs/* --svg loss.svg --curve loss --against epochs
+  mae report runs/* --svg loss.svg --curve dev-loss --against epochs --from 20
 
 The page is one file that needs no network; it shows every curve against updates, epochs and time.")]
 pub struct Args {
@@ -43,9 +43,17 @@ pub struct Args {
     /// What it is drawn against.
     #[arg(long, value_enum, default_value = "updates", requires = "svg")]
     against: Against,
+    /// Where it begins: a number of updates, epochs or minutes. What came before often hides how runs differ later.
+    #[arg(long, value_name = "X", default_value_t = 0.0, requires = "svg", value_parser = place)]
+    from: f64,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     json: bool,
+}
+
+fn place(text: &str) -> Result<f64, String> {
+    let from = text.parse().ok().filter(|from: &f64| from.is_finite() && *from >= 0.0);
+    from.ok_or_else(|| "not a number of 0 or more".into())
 }
 
 /// What `--json` prints.
@@ -128,9 +136,15 @@ impl Args {
     }
 
     fn write_chart(&self, path: &Path, runs: &[Run]) -> Result<()> {
-        let series = self.curve.series(runs, self.against);
-        let chart = draw(&series, self.against.label(), self.curve.label())
-            .with_context(|| format!("no run has logged {}; nothing to draw", self.curve.label()))?;
+        let mut series = self.curve.series(runs, self.against);
+        let (curve, against) = (self.curve.label(), self.against.label());
+        ensure!(!series.is_empty(), "no run has logged {curve}; nothing to draw");
+        for line in &mut series {
+            line.points.retain(|(x, _)| *x >= self.from);
+        }
+        series.retain(|line| !line.points.is_empty());
+        let chart = draw(&series, against, curve, self.from)
+            .with_context(|| format!("--from {}: no run has come so far ({against})", self.from))?;
         write_aside(path, chart.svg.as_bytes())?;
         eprintln!("the chart is in {}", path.display());
         Ok(())

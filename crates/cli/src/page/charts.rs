@@ -19,7 +19,8 @@ pub struct PageChart {
 impl PageChart {
     /// Draws `series` of what `curve` names, with its unit; none if there is no point.
     pub fn draw(curve: &str, against: Against, series: Vec<Series>) -> Option<Self> {
-        let chart = chart::draw(&series, against.label(), curve)?;
+        // Every run begins at 0.
+        let chart = chart::draw(&series, against.label(), curve, 0.0)?;
         let (svg, frame) = (chart.svg, chart.frame);
         Some(Self { curve: curve.to_owned(), against: against.label(), svg, frame, series })
     }

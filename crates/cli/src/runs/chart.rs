@@ -35,16 +35,15 @@ pub struct Frame {
     x: [f64; 2],
 }
 
-/// Draws lines with axes named `x_label` and `y_label`; `None` if there is no point.
-pub fn draw(series: &[Series], x_label: &str, y_label: &str) -> Option<Chart> {
+/// Draws lines with axes named `x_label` and `y_label`, x from `begin` on; `None` if there is no point.
+pub fn draw(series: &[Series], x_label: &str, y_label: &str, begin: f64) -> Option<Chart> {
     let xs = bounds(series.iter().flat_map(|line| &line.points).map(|point| point.0))?;
     let ys = bounds(series.iter().flat_map(|line| &line.points).map(|point| point.1))?;
     let y_ticks = ticks(ys);
     let range = |ticks: &[f64], [low, high]: [f64; 2]| {
         [ticks.first().map_or(low, |tick| tick.min(low)), ticks.last().map_or(high, |tick| tick.max(high))]
     };
-    // Every run begins at 0.
-    let (xs, ys) = ([xs[0].min(0.0), xs[1]], range(&y_ticks, ys));
+    let (xs, ys) = ([xs[0].min(begin), xs[1]], range(&y_ticks, ys));
     let bottom = TOP + PLOT_HEIGHT;
     let across = |x: f64| LEFT + (x - xs[0]) / (xs[1] - xs[0]) * (RIGHT - LEFT);
     let down = |y: f64| bottom - (y - ys[0]) / (ys[1] - ys[0]) * PLOT_HEIGHT;
@@ -174,16 +173,18 @@ mod tests {
 
     #[test]
     fn points_lie_in_the_plot_and_names_are_escaped() {
-        let chart = draw(&[series(&[(0.0, 9.0), (10.0, 4.0)])], "updates", "loss").unwrap();
+        let chart = draw(&[series(&[(0.0, 9.0), (10.0, 4.0)])], "updates", "loss", 0.0).unwrap();
         // 9 and 4 are themselves ticks: the first point is at the top, the last at the bottom right.
         assert!(chart.svg.contains("points=\"64.0,12.0 704.0,352.0\""), "{}", chart.svg);
         assert!(chart.svg.contains("a &lt;b&gt; &amp; c") && !chart.svg.contains("<b>"));
         assert!(chart.svg.starts_with("<svg xmlns=") && chart.svg.ends_with("</svg>\n"));
-        assert!(draw(&[], "x", "y").is_none() && draw(&[series(&[])], "x", "y").is_none());
-        let single = draw(&[series(&[(5.0, 0.0)])], "x", "y").unwrap();
+        assert!(draw(&[], "x", "y", 0.0).is_none() && draw(&[series(&[])], "x", "y", 0.0).is_none());
+        let late = draw(&[series(&[(6.0, 9.0), (10.0, 4.0)])], "updates", "loss", 5.0).unwrap();
+        assert!(late.svg.contains("points=\"192.0,12.0 704.0,352.0\""), "{}", late.svg);
+        let single = draw(&[series(&[(5.0, 0.0)])], "x", "y", 0.0).unwrap();
         assert!(!single.svg.contains("NaN") && !single.svg.contains("inf"), "{}", single.svg);
         let twins = [series(&[(0.0, 1.0)]), Series { legend: None, ..series(&[(0.0, 2.0)]) }];
-        let twins = draw(&twins, "x", "y").unwrap().svg;
+        let twins = draw(&twins, "x", "y", 0.0).unwrap().svg;
         assert_eq!((twins.matches("a &lt;b&gt;").count(), twins.matches("<polyline").count()), (1, 2));
     }
 }

@@ -9,6 +9,8 @@ use super::{Logged, Moment, Run};
 pub enum Curve {
     /// Smoothed training loss (dashed) and development loss, bits per token.
     Loss,
+    /// Smoothed development loss alone, bits per token.
+    DevLoss,
     /// Plain training loss (dashed) and development loss, bits per token.
     Nll,
     /// BLEU of the development set.
@@ -56,8 +58,9 @@ pub struct Series {
 
 impl Curve {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Loss,
+        Self::DevLoss,
         Self::Nll,
         Self::Bleu,
         Self::GateEntropy,
@@ -72,6 +75,7 @@ impl Curve {
     pub fn label(self) -> &'static str {
         match self {
             Self::Loss => "smoothed loss, bits/token",
+            Self::DevLoss => "smoothed development loss, bits/token",
             Self::Nll => "plain loss, bits/token",
             Self::Bleu => "BLEU, development set",
             Self::GateEntropy => "gate entropy, nats",
@@ -103,6 +107,7 @@ impl Curve {
                     add(format!("{name} (train)"), &run.train, key, true);
                     add(format!("{name} (dev)"), &run.valid, key, false);
                 }
+                Self::DevLoss => add(name, &run.valid, "loss", false),
                 Self::Bleu => add(name, &run.valid, "bleu", false),
                 Self::GateEntropy => add(name, &run.valid, "gate_entropy", false),
                 Self::GateLoss => add(name, &run.train, "gate_loss", false),

@@ -123,8 +123,6 @@ fn curves(
     let of_system = |(curve, against): (Curve, Against)| {
         let mut named = vec![false; study.systems.len()];
         let mut series: Vec<Series> = curve.series(&runs, against);
-        // Those of the training set.
-        series.retain(|line| !line.dashed);
         for line in &mut series {
             let number = systems[line.run];
             let first = !std::mem::replace(&mut named[number], true);
@@ -134,7 +132,7 @@ fn curves(
         series
     };
     let shown = [
-        (Curve::Loss, "smoothed development loss, bits/token"),
+        (Curve::DevLoss, Curve::DevLoss.label()),
         (Curve::Bleu, Curve::Bleu.label()),
         (Curve::GateEntropy, "gate entropy of the development set, nats"),
     ];
