@@ -2,7 +2,8 @@
 //!
 //! | room | what |
 //! |---|---|
-//! | [`lines`] | text lines from plain, gzip and zstd files; what was repaired is counted |
+//! | [`lines`], `decompress` | text lines from plain, gzip and zstd files; what was repaired is counted |
+//! | `aside`, `fingerprint` | files that get their names when they are complete; hashes to tell data apart |
 //! | [`vocab`] | fairseq's `Dictionary` and `dict.txt` |
 //! | [`bpe`] | byte-pair encoding as `subword-nmt` does it: learn, apply, join |
 //! | [`tokenizer`] | Hugging Face's `tokenizer.json`, where it is byte-pair encoding |

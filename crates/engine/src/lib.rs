@@ -6,7 +6,7 @@
 //! | [`device`], `usage`, [`tensor`] | where numbers live: a device and its recycled buffers, how much memory these take; matrices, id lists, segments |
 //! | [`params`], [`HostCopy`] | named parameters in one flat buffer per group, and their gradients; copies for the host that nobody waits for |
 //! | [`tape`] | reverse mode: one node per op, gradients only where a free parameter needs them |
-//! | [`rng`] | Philox, keyed by (seed, step, op): masks are recomputed, never stored |
+//! | [`rng`] | Philox, keyed by (seed, step, op): masks can be computed again instead of stored |
 //! | `ops` | one file or folder per op; each is a method of [`Tape`], with its formula, shapes and backward |
 //! | [`optim`] | Adam, NAG, SGD, norms and scaling over flat buffers |
 //! | `cpu` | what CPU code shares: matrix products, row loops, vectorised exp |

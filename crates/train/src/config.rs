@@ -87,7 +87,7 @@ pub struct TrainConfig {
     pub gate_every_epochs: u64,
     /// G steps in updates that are a multiple of this, whatever the epoch; 0: by epoch.
     pub gate_every_updates: u64,
-    /// Validate every so many epochs; 0: never.
+    /// Validate every so many epochs; 0: where a run ends within one, and with `save_interval_updates`.
     pub validate_interval: u64,
     /// Save every so many epochs; 0: by updates only, and at the end.
     pub save_interval: u64,

@@ -358,3 +358,29 @@ fn every_update_is_logged() {
         assert_eq!(lines.last().unwrap().1, learner.counters().updates, "{until}");
     }
 }
+
+/// docs/formats.md has a line for every key of `[train]`, with its default.
+#[test]
+fn every_key_is_documented() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let told = |key: &str| {
+        let line = page.lines().find_map(|line| line.strip_prefix(&format!("| `{key}` | `")))?;
+        format!("v = {}", line.split('`').next()?).parse::<toml::Table>().ok()?.remove("v")
+    };
+    let numbers = |value: &toml::Value| match value {
+        toml::Value::Array(all) => all.iter().filter_map(toml::Value::as_float).collect(),
+        value => value.as_float().into_iter().collect::<Vec<f64>>(),
+    };
+    let defaults = toml::Table::try_from(mae_train::TrainConfig::default()).unwrap();
+    for (key, value) in &defaults {
+        let told = told(key).unwrap_or_else(|| panic!("docs/formats.md has no line for train.{key}"));
+        let (told, value) = ((numbers(&told), told), (numbers(value), value.clone()));
+        let near = told.0.len() == value.0.len()
+            && told.0.iter().zip(&value.0).all(|(a, b)| (a - b).abs() <= 1e-6 * b.abs());
+        assert!(
+            if value.0.is_empty() { told.1 == value.1 } else { near },
+            "train.{key}: {told:?}, {value:?}"
+        );
+    }
+}

@@ -68,8 +68,8 @@ sacreBLEU give the output to `mae score`.";
 ///
 /// Reads a preprocessed folder (DATA) or plain text (--source). Where the model folder holds BPE codes, text is
 /// segmented with them, and the output is joined again. No line is ever dropped: one that is longer than the model's
-/// positions is cut, an empty one gives an empty translation; both, and words the dictionary does not know, are counted
-/// on standard error.
+/// positions is cut, an empty one gives an empty translation. Lines that were cut, and words the dictionary does not know,
+/// are counted on standard error.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

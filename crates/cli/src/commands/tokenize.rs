@@ -9,7 +9,7 @@ use crate::stream::{Files, map_lines};
 const EXAMPLE: &str = "\
     mae tokenize -l de train.de -o train.tok.de
 
-As in the usual IWSLT14 and WMT14 recipes, with dashes split and punctuation normalised first:
+As in the usual recipe for WMT14, with dashes split and punctuation normalised first:
 
     mae normalize -l en train.en | mae tokenize -l en -a > train.tok.en
 
