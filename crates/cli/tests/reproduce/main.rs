@@ -90,7 +90,7 @@ fn a_study_from_training_to_significance() {
     let charts = page["charts"].as_array().unwrap();
     let loss = charts.iter().find(|chart| chart["against"] == "epochs").unwrap();
     let names: Vec<&Value> = loss["series"].as_array().unwrap().iter().map(|line| &line["name"]).collect();
-    assert_eq!(names, ["base-1 (dev)", "base-2 (dev)", "mae7-1 (dev)", "mae7-2 (dev)"]);
+    assert_eq!(names, ["base-1", "base-2", "mae7-1", "mae7-2"]);
     assert!(
         loss["series"].as_array().unwrap().iter().all(|line| line["points"].as_array().unwrap().len() == 12)
     );
