@@ -146,7 +146,7 @@ impl Gpu {
         let fault = |error: result::DriverError| Error::Gpu(format!("kernel `{kernel}`: {error}"));
         let set = |function, attribute, value| {
             // SAFETY: the function is valid.
-            unsafe { result::function::set_function_attribute(function, attribute, value) }.map_err(fault)
+            unsafe { result::function::set_function_attribute(function, attribute, value) }
         };
         let mut function = match functions.get(&key) {
             Some(function) if function.shared >= shared => return Ok(*function),
@@ -158,13 +158,20 @@ impl Gpu {
                 let handle = unsafe { result::module::get_function(module, name) }.map_err(fault)?;
                 if shared > 0 {
                     // All of it in per cent, or the driver may leave too little for the blocks that would fit.
-                    set(handle, Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100)?;
+                    set(handle, Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100)
+                        .map_err(fault)?;
                 }
                 Function { handle, shared: SHARED_WITHOUT_ASKING }
             }
         };
         if shared > function.shared {
-            set(function.handle, Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared as i32)?;
+            let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            set(function.handle, most, shared as i32).map_err(|error| {
+                let less = if self.act() == Dtype::F32 { "; --precision bf16 asks for half of it" } else { "" };
+                Error::Gpu(format!(
+                    "kernel `{kernel}`: {error}: it asks for {shared} bytes of shared memory, more than this GPU has{less}"
+                ))
+            })?;
             function.shared = shared;
         }
         functions.insert(key, function);
