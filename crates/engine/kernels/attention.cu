@@ -52,7 +52,7 @@ __device__ __forceinline__ void scores(float (&s)[TILE / 8][4], const act* queri
 // out and log_sums. A tile whose weights are all 0 gets zeros, log-sums too, unless `every_head`.
 //
 // launch: grid (heads, query tiles), block (2·ROWS), shared (ROWS + 2·STAGES·32)·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, blocks(10, LONG ? 8 : 6)) attention_forward(Attend a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 10, LONG ? 8 : 6)) attention_forward(Attend a) {
     const uint2 tile = a.query_tiles[blockIdx.y];
     const u32 end = end_of(a.queries), out_stride = a.heads * HEAD;
     const Head h = head_of(a, tile.x, blockIdx.x);

@@ -24,13 +24,9 @@ constexpr int PITCH = HOPPER ? WIDTH : WIDTH + 8;  // values per row of a tile: 
                                                    // rows lie in different banks; HOPPER has an order of its own
 constexpr int RUNS = (HEAD + 7) / 8;
 
-// Blocks that share a multiprocessor at least, a limit for registers: given for blocks of TILE rows, for heads of up to
-// 64 columns and wider ones. With HOPPER three at most share one, as their launch has it.
-__device__ constexpr int blocks(int narrow, int wide) {
-    if (!BF16) return 1;
-    const int wanted = (HEAD <= 64 ? narrow : wide) * TILE / ROWS;
-    return HOPPER && wanted > 3 ? 3 : wanted;
-}
+// Blocks of TILE rows that share a multiprocessor at least, for heads of up to 64 columns and wider ones: a limit for
+// registers. (With HOPPER, a launch lets three of 64 rows share one.)
+#define BLOCKS(narrow, wide) (!BF16 ? 1 : (HEAD <= 64 ? (narrow) : (wide)) * TILE / ROWS)
 
 __device__ constexpr double square_root(double x) {
     double root = x;

@@ -97,7 +97,7 @@ __device__ __forceinline__ void store_fragment(act* scores, const FragmentA& a) 
 // warp owns 16 queries, computes dw, then dS, w·f∘P and dQ; then the warps take turns at dK and dV of 16 keys.
 //
 // launch: grid (heads, sentences), block (2·SHORT), shared (4·SHORT·PITCH + 2·SHORT·(SHORT + 8))·sizeof(act)
-extern "C" __global__ void __launch_bounds__(2 * SHORT, blocks(256 / SHORT, 128 / SHORT))
+extern "C" __global__ void __launch_bounds__(2 * SHORT, BLOCKS(256 / SHORT, 128 / SHORT))
 attention_backward_short(AttendBackward b) {
     const Attend& a = b.forward;
     const u32 query_end = end_of(a.queries), key_end = end_of(a.keys);
@@ -216,7 +216,7 @@ __device__ __forceinline__ void gradients_of_weights(float dw[2], const AttendBa
 // there is a pass over the keys for dw first.
 //
 // launch: grid (heads, query tiles), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, blocks(10, 6))
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 10, 6))
 attention_backward_rows(AttendBackward b) {
     const Attend& a = b.forward;
     const uint2 tile = a.query_tiles[blockIdx.y];
@@ -314,7 +314,7 @@ attention_backward_rows(AttendBackward b) {
 // dK and dV, after attention_backward_rows. A warp owns 16 keys and makes scores transposed, 16 queries at a time.
 //
 // launch: grid (heads, key tiles), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, blocks(8, 4)) attention_backward_keys(AttendBackward b) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 8, 4)) attention_backward_keys(AttendBackward b) {
     const Attend& a = b.forward;
     // Long tiles are listed from the ends of sentences on, where queries see most keys, but keys are seen least.
     const uint2 tile = b.key_tiles[LONG && CAUSAL ? gridDim.y - 1 - blockIdx.y : blockIdx.y];

@@ -24,7 +24,7 @@ __device__ __forceinline__ void load_tile(act* tile, const act* rows, u32 stride
     act* to = tile + place_of_run<R>(row, run);
     const act* from = rows + (u64)row * stride + run * 8;
 #pragma unroll
-    for (u32 i = 0; i < R; i += STEP, from += (u64)STEP * stride) {
+    for (u32 i = 0; i < R; i += STEP, from += STEP * stride) {
         const bool inside = row + i < count;
         copy_unit(to + i * 64, inside ? from : rows, inside ? 16 : 0);
     }
