@@ -122,8 +122,13 @@ fn read_chunk(reader: &mut LineReader, n: usize) -> (Vec<String>, Option<mae_dat
 
 /// Says what was repaired in a text, if anything was.
 pub fn tell_issues(reader: &LineReader) {
+    tell_issues_with(reader, "");
+}
+
+/// The same, and something more about it.
+pub fn tell_issues_with(reader: &LineReader, note: &str) {
     if !reader.issues().is_empty() {
-        eprintln!("mae: {}: {}", reader.path().display(), reader.issues());
+        eprintln!("mae: {}: {}{note}", reader.path().display(), reader.issues());
     }
 }
 

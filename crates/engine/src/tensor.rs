@@ -286,7 +286,7 @@ impl Segments {
 
     /// As kernels see them.
     pub(crate) fn argument(&self) -> launch::Segments {
-        let (at, layout) = (self.base(), SegmentLayout { count: self.count, rows: self.rows });
+        let (at, layout) = (self.base(), self.layout());
         launch::Segments {
             starts: at.plus(4 * layout.starts()),
             sentence_of_row: at.plus(4 * layout.sentence_of_row()),
@@ -309,14 +309,18 @@ impl Segments {
     /// Runs of up to [`TILE`] rows of a sentence, in device memory, and how many entries the list has. Those of the
     /// longest sentences come first.
     pub(crate) fn tiles(&self) -> (Ptr, u32) {
-        let layout = SegmentLayout { count: self.count, rows: self.rows };
+        let layout = self.layout();
         (self.base().plus(4 * layout.tiles()), layout.tile_count(TILE) as u32)
     }
 
     /// Runs of up to [`LONG_TILE`] rows. Those that begin furthest behind the start of their sentence come first.
     pub(crate) fn long_tiles(&self) -> (Ptr, u32) {
-        let layout = SegmentLayout { count: self.count, rows: self.rows };
+        let layout = self.layout();
         (self.base().plus(4 * layout.long_tiles()), layout.tile_count(LONG_TILE) as u32)
+    }
+
+    fn layout(&self) -> SegmentLayout {
+        SegmentLayout { count: self.count, rows: self.rows }
     }
 
     fn base(&self) -> Ptr {

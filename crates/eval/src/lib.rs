@@ -12,7 +12,7 @@
 //! | [`translate`] | a set of sources to text, for scoring |
 //! | [`validator`] | BLEU of the development set while training |
 //! | [`analysis`] | the paper's studies of a trained mixture |
-//! | `text`, `unicode`, `precision` | what the metrics share: words, classes of characters, counts of n-grams |
+//! | `text`, `unicode`, `precision` | what the metrics share: how text is split, classes of characters, numpy's rounding |
 //! | [`gates`] | entropy of gates and the share of rows that each expert takes, per attention |
 
 #![deny(unsafe_code)]

@@ -33,7 +33,7 @@ pub use report::{Report, print_comparison};
 const HELD_OUT: usize = 500;
 /// Merges of the joint BPE.
 const MERGES: usize = 500;
-/// Updates between two lines of progress where there is no terminal for a bar.
+/// Updates between two lines of progress, about, where there is no terminal for a bar.
 const SAY_EVERY: u64 = 100;
 
 /// The model and its training: small enough for two cores and two minutes. Gates take their G step in every fifth
@@ -165,12 +165,14 @@ impl Quickstart {
             stop: &stop,
             writer: mae_train::checkpoint::Writer::new(),
         };
+        let mut next_to_say = SAY_EVERY;
         let (learner, _) = trainer.run(|event| match event {
             Event::Update { .. } => bar.inc(1),
             Event::Train(line) => {
                 let loss = format!("loss {:.2} bits/token", line.loss);
-                if bar.is_hidden() && !quiet && line.num_updates.is_multiple_of(SAY_EVERY) {
+                if bar.is_hidden() && !quiet && line.num_updates >= next_to_say {
                     eprintln!("training {system}: update {} of {updates}, {loss}", line.num_updates);
+                    next_to_say = line.num_updates - line.num_updates % SAY_EVERY + SAY_EVERY;
                 }
                 bar.set_message(loss);
             }

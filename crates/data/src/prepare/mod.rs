@@ -24,7 +24,7 @@ pub mod rules;
 mod stages;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use markup::{Markup, Text};
 pub use report::PrepareReport;
@@ -35,6 +35,7 @@ use crate::bpe::{Dropout, LearnOptions};
 use crate::error::{Error, Result};
 use crate::lines::BadUtf8;
 use crate::moses::CleanOptions;
+use crate::pairs::side_path;
 use crate::preprocess::{self, BpeSource, PreprocessOptions, preprocess};
 use stages::Stages;
 
@@ -185,11 +186,12 @@ pub fn prepare(
 /// Takes binarised splits away that an earlier run left and this one does not write: dictionaries and codes are new, and
 /// they would no longer fit. Returns their names.
 fn remove_earlier(options: &PrepareOptions, splits: &[&str]) -> Result<Vec<String>> {
-    let (src, tgt) = (&options.source_lang, &options.target_lang);
+    let languages = [options.source_lang.as_str(), options.target_lang.as_str()];
     let mut names = Vec::new();
     for split in ["valid", "test"].into_iter().filter(|split| !splits.contains(split)) {
-        for lang in [src, tgt] {
-            names.extend(["bin", "idx"].map(|end| format!("{DATA_BIN}/{split}.{src}-{tgt}.{lang}.{end}")));
+        for lang in languages {
+            let side = side_path(Path::new(DATA_BIN), split, languages, lang);
+            names.extend(["bin", "idx"].map(|end| side.with_added_extension(end).display().to_string()));
         }
     }
     names.retain(|name| options.out.join(name).is_file());

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use mae_data::{BadUtf8, LineReader};
 
+use crate::stream::tell_issues_with;
+
 /// Several files, read line by line.
 pub struct SideBySide {
     readers: Vec<LineReader>,
@@ -40,13 +42,12 @@ impl SideBySide {
 
     /// Says what was dropped from the files: other programs may score it.
     fn tell_oddities(&self) {
-        for reader in self.readers.iter().filter(|reader| !reader.issues().is_empty()) {
-            let (path, issues) = (reader.path().display(), reader.issues());
-            let note = match issues.bom.count {
+        for reader in &self.readers {
+            let note = match reader.issues().bom.count {
                 0 => "",
                 _ => "; sacreBLEU keeps a byte-order mark as part of the first word",
             };
-            eprintln!("mae: {path}: {issues}{note}");
+            tell_issues_with(reader, note);
         }
     }
 }
