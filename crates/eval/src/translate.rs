@@ -6,9 +6,9 @@ use mae_data::{
     BatchSampler, EOS, MemoryDataset, PackedBatch, SamplerOptions, Segmentation, Sentences, UNK, Vocab,
     segmentation,
 };
-use mae_decode::{SearchOptions, Searcher};
 use mae_model::{ExpertMode, Translator};
 use mae_train::Result;
+use mae_translate::{SearchOptions, Searcher};
 
 /// Rows of a decoding step at most: sentences times beam.
 const MAX_ROWS: usize = 640;

@@ -1,10 +1,10 @@
 //! BLEU of the development set while training: fairseq's, on whitespace tokens with pieces joined.
 
 use mae_data::{ParallelDataset, Segmentation, segmentation};
-use mae_decode::SearchOptions;
 use mae_model::{ExpertMode, Translator};
 use mae_train::Error;
 use mae_train::validate::Validator;
+use mae_translate::SearchOptions;
 
 use crate::bleu::{BleuConfig, BleuStats};
 use crate::translate::{reference_pieces, translate};

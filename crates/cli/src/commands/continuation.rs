@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use mae_data::EOS;
-use mae_decode::{Continuation, ContinueOptions, Prompt, Sampling, continue_texts};
 use mae_eval::translate::text;
 use mae_model::ExpertMode;
 use mae_model::lm::LmFolder;
+use mae_translate::{Continuation, ContinueOptions, Prompt, Sampling, continue_texts};
 use serde_json::json;
 
 use super::eval_lm::load;

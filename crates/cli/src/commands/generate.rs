@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::bail;
-use mae_decode::score_references;
 use mae_model::ExpertMode;
+use mae_translate::score_references;
 
 use args::{ModelArgs, OutputArgs, SearchArgs};
 use input::{Input, TextOptions};

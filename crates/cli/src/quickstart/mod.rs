@@ -13,7 +13,6 @@ use anyhow::{Context, Result, ensure};
 use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
 use mae_data::vocab::VocabOptions;
 use mae_data::{ParallelDataset, Segmentation, Vocab};
-use mae_decode::SearchOptions;
 use mae_engine::Device;
 use mae_eval::bleu::{BleuConfig, BleuStats, exact_match};
 use mae_eval::gates::summarise;
@@ -23,6 +22,7 @@ use mae_model::{ExpertMode, Translator};
 use mae_train::checkpoint::{Resets, TextSide};
 use mae_train::log::Event;
 use mae_train::{Learner, RunConfig, Trainer};
+use mae_translate::SearchOptions;
 
 use crate::training::write_record;
 use crate::{progress, recipes};

@@ -7,7 +7,6 @@ use anyhow::{Result, bail, ensure};
 use mae_data::moses::{Detokenizer, Escapes, Lang};
 use mae_data::pairs::side_path;
 use mae_data::{BlockOptions, Blocks, BreakMode, IndexedDataset, ParallelDataset, Segmentation, TextDataset};
-use mae_decode::SearchOptions;
 use mae_engine::Device;
 use mae_eval::analysis::text::Text;
 use mae_eval::analysis::{self, analyse, one_expert};
@@ -21,6 +20,7 @@ use mae_model::{ExpertMode, Translator};
 use mae_train::TrainConfig;
 use mae_train::finetune::dictionary_fault;
 use mae_train::validate::development_loss;
+use mae_translate::SearchOptions;
 
 use super::protocol::{LanguageModel, Translation};
 use super::references::{PLAIN, References, TOKENS, joined, pairs};

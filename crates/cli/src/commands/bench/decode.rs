@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use mae_data::{MemoryDataset, PackedBatch, Sentences};
-use mae_decode::{SearchOptions, Searcher};
 use mae_engine::Rng;
 use mae_model::{ExpertMode, Translator};
+use mae_translate::{SearchOptions, Searcher};
 use serde::Serialize;
 
 use super::peer::{Flags, Output};

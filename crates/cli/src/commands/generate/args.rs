@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
-use mae_decode::{Choice, Sampling, SearchOptions};
 use mae_model::config::System;
 use mae_model::experts::Experts;
 use mae_model::{Config, Draws, ExpertMode};
+use mae_translate::{Choice, Sampling, SearchOptions};
 
 use super::models::Models;
 use super::output::Style;

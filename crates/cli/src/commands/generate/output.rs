@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use mae_data::{Vocab, segmentation};
-use mae_decode::{Gates, Hypothesis};
+use mae_translate::{Gates, Hypothesis};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::input::Input;

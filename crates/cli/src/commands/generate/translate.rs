@@ -2,9 +2,9 @@
 
 use anyhow::bail;
 use mae_data::PackedBatch;
-use mae_decode::{Hypothesis, SearchOptions, Searcher, SentenceGates, gates_of};
 use mae_eval::bleu::{BleuConfig, BleuStats};
 use mae_model::ExpertMode;
+use mae_translate::{Hypothesis, SearchOptions, Searcher, SentenceGates, gates_of};
 
 use super::input::Input;
 use super::models::Models;

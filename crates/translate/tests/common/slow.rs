@@ -1,8 +1,8 @@
 //! A slow search that is written down from fairseq's rules, one full pass per hypothesis and step.
 
 use mae_data::{EOS, PAD, UNK};
-use mae_decode::{Choice, Hypothesis, SearchOptions};
 use mae_model::{ExpertMode, Translator};
+use mae_translate::{Choice, Hypothesis, SearchOptions};
 
 use super::{full_pass_with, log_softmax};
 

@@ -4,12 +4,12 @@ mod common;
 
 use common::{TYPES, config, full_pass, full_pass_with, log_softmax, model, sources, systems, with_gates};
 use mae_data::{EOS, MemoryDataset, PackedBatch};
-use mae_decode::score_references;
 use mae_engine::ops::decode::Room;
 use mae_engine::{Device, Ids, Rng, Segments, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{DecoderGate, System};
 use mae_model::{Draws, ExpertMode, SearchRoom, Translator};
+use mae_translate::score_references;
 
 fn close(what: &str, got: &[f32], want: &[f32]) {
     for (a, b) in got.iter().zip(want) {

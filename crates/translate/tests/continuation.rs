@@ -3,11 +3,11 @@
 
 use mae_data::batch::PackedBatch;
 use mae_data::{BOS, EOS, PAD, UNK};
-use mae_decode::{Continuation, ContinueOptions, Prompt, Sampling, continue_texts};
 use mae_engine::{Device, Tape};
 use mae_model::attention::Pass;
 use mae_model::lm::{LmBatch, LmConfig};
 use mae_model::{ExpertMode, LanguageModel};
+use mae_translate::{Continuation, ContinueOptions, Prompt, Sampling, continue_texts};
 
 const TYPES: usize = 41;
 

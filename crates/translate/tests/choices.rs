@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use common::slow::{SlowSearch, assert_same};
 use common::{TYPES, config, full_pass, log_softmax, model, sources, systems};
 use mae_data::{EOS, PackedBatch};
-use mae_decode::{Choice, Hypothesis, Sampling, SearchOptions, Searcher, gates_of, score_references, search};
 use mae_model::config::System;
 use mae_model::{Draws, ExpertMode, Translator};
+use mae_translate::{
+    Choice, Hypothesis, Sampling, SearchOptions, Searcher, gates_of, score_references, search,
+};
 
 fn short() -> SearchOptions {
     SearchOptions { beam: 4, nbest: 4, max_len_b: 9, ..SearchOptions::default() }
@@ -202,8 +204,9 @@ fn gates_are_those_that_the_search_saw() {
         let gates = gates_of(&model, &batch, &found, &mode).unwrap();
         assert_eq!(gates.len(), 2);
         for (gates, found) in gates.iter().zip(&found) {
-            let names =
-                |gates: &[mae_decode::Gates]| gates.iter().map(|g| g.attention.clone()).collect::<Vec<_>>();
+            let names = |gates: &[mae_translate::Gates]| {
+                gates.iter().map(|g| g.attention.clone()).collect::<Vec<_>>()
+            };
             assert_eq!(names(&gates.encoder), ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"]);
             let all = gates.encoder.iter().chain(gates.hypotheses.iter().flatten());
             for row in all.flat_map(|gates| &gates.rows) {

@@ -5,9 +5,9 @@ mod common;
 use common::slow::{SlowSearch, assert_same};
 use common::{alone, config, model, sources, systems, with_gates};
 use mae_data::{EOS, PAD};
-use mae_decode::{SearchOptions, Searcher, search};
 use mae_model::config::{CrossGate, DecoderGate, System};
 use mae_model::{ExpertMode, Translator};
+use mae_translate::{SearchOptions, Searcher, search};
 
 /// Option sets that bring out every rule.
 fn option_sets() -> Vec<(&'static str, SearchOptions)> {
