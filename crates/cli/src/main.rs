@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 /// Translation and language models whose attention is a gated mixture of experts (MAE, ACL 2020): prepare text, train,
 /// translate and score with one program.
 #[derive(Parser)]
-#[command(name = "mae", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "mae", version = env!("MAE_VERSION"), propagate_version = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
