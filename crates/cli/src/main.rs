@@ -13,7 +13,7 @@ mod stream;
 mod studies;
 mod training;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Translation and language models whose attention is a gated mixture of experts (MAE, ACL 2020): prepare text, train,
 /// translate and score with one program.
@@ -52,6 +52,7 @@ enum Command {
     Transfer(commands::transfer::Args),
     Bench(commands::bench::Args),
     Doctor(commands::doctor::Args),
+    Completions(commands::completions::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -149,5 +150,6 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Transfer(args) => commands::transfer::run(args),
         Command::Bench(args) => commands::bench::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
+        Command::Completions(args) => commands::completions::run(&args, Cli::command()),
     })
 }

@@ -5,6 +5,7 @@ pub mod apply_bpe;
 pub mod average;
 pub mod bench;
 pub mod clean_corpus;
+pub mod completions;
 pub mod continuation;
 pub mod detokenize;
 pub mod doctor;
