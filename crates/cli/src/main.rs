@@ -53,6 +53,7 @@ enum Command {
     Bench(commands::bench::Args),
     Doctor(commands::doctor::Args),
     Completions(commands::completions::Args),
+    Man(commands::man::Args),
 }
 
 fn main() -> std::process::ExitCode {
@@ -151,5 +152,6 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Bench(args) => commands::bench::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Completions(args) => commands::completions::run(&args, Cli::command()),
+        Command::Man(args) => commands::man::run(&args, Cli::command()),
     })
 }

@@ -13,6 +13,7 @@ pub mod eval_lm;
 pub mod generate;
 pub mod interactive;
 pub mod learn_bpe;
+pub mod man;
 pub mod normalize;
 pub mod prepare;
 pub mod preprocess;
