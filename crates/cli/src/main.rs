@@ -3,6 +3,8 @@
 mod columns;
 mod commands;
 mod device;
+#[cfg(test)]
+mod examples;
 mod outputs;
 mod page;
 mod progress;
@@ -15,10 +17,27 @@ mod training;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+const EXAMPLES: &str = "\
+Examples:
+  Train a small model on a corpus that the program makes, in about two minutes:
+    mae quickstart
+
+  Prepare, train, translate and score:
+    mae preprocess -s de -t en --trainpref train --validpref val --testpref test --bpe 4000
+    mae train data-bin --recipe multi30k-mae7 --save-dir runs/mae7
+    mae generate runs/mae7/checkpoint_best --source test.de --plain > test.out
+    mae score --sys test.out --ref test.en";
+
 /// Translation and language models whose attention is a gated mixture of experts (MAE, ACL 2020): prepare text, train,
 /// translate and score with one program.
 #[derive(Parser)]
-#[command(name = "mae", version = env!("MAE_VERSION"), propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "mae",
+    version = env!("MAE_VERSION"),
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = EXAMPLES
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -20,6 +20,21 @@ use crate::device::DeviceArgs;
 use crate::outputs::{check_place, unless_nobody_reads};
 use crate::page::{self, page};
 
+const EXAMPLES: &str = "\
+Examples:
+  Write a page about the gates and experts of a translation model:
+    mae analyze runs/mae7/checkpoint_best --data data-bin --html mae7.html
+
+  Also translate with one expert at a time, and print JSON:
+    mae analyze runs/mae7/checkpoint_best --data data-bin --split valid --one-expert --json
+
+  Analyse a language model on binarised data or on plain text:
+    mae analyze runs/lm/checkpoint_best --data wiki-bin --tokens-per-sample 512 \\
+        --context-window 480 --html lm.html
+    mae analyze runs/lm/checkpoint_best --text chapter.txt
+
+The page is a single file that works offline. docs/analysis.md explains the numbers.";
+
 /// See what the gates and experts of a trained model do: the paper's section 5.1, for any model and data.
 ///
 /// Per attention: the entropy of its gates, which experts lead how many sentences (or positions, where gates are per
@@ -27,13 +42,7 @@ use crate::page::{self, page};
 /// Gates are those of a pass with the reference translations; of a language model, of a pass over a text in the blocks of
 /// `mae eval-lm`, each token once.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  mae analyze runs/mae7/checkpoint_best --data data-bin --html mae7.html
-  mae analyze runs/mae7/checkpoint_best --data data-bin --split valid --one-expert --json > mae7.json
-  mae analyze runs/lm/checkpoint_best --data wiki-bin --tokens-per-sample 512 --context-window 480 --html lm.html
-  mae analyze runs/lm/checkpoint_best --text chapter.txt
-
-The page is one file that needs no network. What the numbers mean: docs/analysis.md.")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Model folder.
     model: PathBuf,

@@ -7,22 +7,22 @@ use mae_data::bpe::{Bpe, Codes, Dropout, PieceSet};
 
 use crate::stream::{Files, map_lines, map_numbered_lines};
 
-const EXAMPLE: &str = "\
+const EXAMPLES: &str = "\
+Examples:
+  Segment a text:
     mae apply-bpe -c codes train.tok.de -o train.bpe.de
 
-Only pieces that the training text of this language has 50 times or more (see `mae learn-bpe`):
+  Use only pieces that occur at least 50 times in the training text (see `mae learn-bpe`):
+    mae apply-bpe -c codes --vocabulary vocab.de --vocabulary-threshold 50 < test.de > test.bpe.de
 
-    mae apply-bpe -c codes --vocabulary vocab.de --vocabulary-threshold 50 < test.tok.de > test.bpe.de
-
-Training text with BPE dropout, another cut of it with another seed:
-
+  Segment training text with BPE dropout; another seed gives another segmentation:
     mae apply-bpe -c codes --dropout 0.1 --seed 1 train.tok.de -o train.bpe.1.de
 
 `sed -r 's/(@@ )|(@@ ?$)//g'` joins the pieces again.";
 
 /// Split words into pieces by learned merges (subword-nmt apply-bpe): one line out for one line in.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Merges: subword-nmt's codes, version 0.1 or 0.2.
     #[arg(short, long, value_name = "FILE")]

@@ -8,16 +8,24 @@ use mae_model::average::average;
 use mae_train::config::Metric;
 use mae_train::{checkpoint, kept};
 
+const EXAMPLES: &str = "\
+Examples:
+  Train and keep five epochs, then average them:
+    mae train data-bin --recipe iwslt14-mae7 --save-dir run --set train.keep_last_epochs=5
+    mae average run --num-epoch-checkpoints 5 --output run/average
+
+  Average checkpoints that were saved by update, up to update 60,000:
+    mae average run --num-update-checkpoints 5 --checkpoint-upper-bound 60000 --output run/average
+
+  Average the three best checkpoints, or any model folders:
+    mae average run --num-best-checkpoints 3 --output run/average-best
+    mae average --inputs a/checkpoint_best b/checkpoint_best --output ab";
+
 /// Average the parameters of checkpoints (fairseq's average_checkpoints.py).
 ///
 /// Running statistics of gates are averaged, too. The result is a model folder like any other.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  mae train data-bin --recipe iwslt14-mae7 --save-dir run --set train.keep_last_epochs=5
-  mae average run --num-epoch-checkpoints 5 --output run/average
-  mae average run --num-update-checkpoints 5 --checkpoint-upper-bound 60000 --output run/average
-  mae average run --num-best-checkpoints 3 --output run/average-best
-  mae average --inputs a/checkpoint_best b/checkpoint_best --output ab")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Folder of a run that keeps checkpoints (train.keep_last_epochs, keep_interval_updates, keep_best_checkpoints).
     #[arg(required_unless_present = "inputs", conflicts_with = "inputs", requires = "count")]

@@ -11,9 +11,9 @@ use mae_data::{BadUtf8, ParallelLines};
 use crate::outputs::check_apart;
 use crate::stream::{spinner, tell_issues};
 
-const EXAMPLE: &str = "\
-Pairs of train.tok.de and train.tok.en with 1 to 175 tokens a side, neither side more than 1.5 times the other:
-
+const EXAMPLES: &str = "\
+Examples:
+  Keep pairs with 1 to 175 tokens a side, neither side more than 1.5 times as long as the other:
     mae clean-corpus --ratio 1.5 train.tok de en train.clean 1 175";
 
 /// Keep the sentence pairs of sensible lengths, count the others by reason.
@@ -21,7 +21,7 @@ Pairs of train.tok.de and train.tok.en with 1 to 175 tokens a side, neither side
 /// Reads PREFIX.L1 and PREFIX.L2 (or these with .gz or .zst after them) and writes OUT.L1 and OUT.L2 with one blank
 /// between tokens. Bars (`|`) are removed unless the first pair has one: then words have factors.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Start of the input files' names.
     prefix: String,

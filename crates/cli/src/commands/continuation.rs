@@ -17,15 +17,24 @@ use super::generate::input::all_lines;
 use crate::device::DeviceArgs;
 use crate::outputs::unless_nobody_reads;
 
+const EXAMPLES: &str = "\
+Examples:
+  Continue a text with the most likely tokens:
+    mae continue runs/lm/checkpoint_best --prompt 'The history of the'
+
+  Draw three continuations at random:
+    mae continue MODEL --prompt 'The history of the' --nbest 3 \\
+        --sampling --sampling-topp 0.9 --temperature 0.8
+
+  Continue every line of a file and print JSON:
+    mae continue MODEL --source prompts.txt --json";
+
 /// Let a language model continue a text.
 ///
 /// Prints each prompt with its continuation, one per line and in order. Prompts are cut with the model's BPE codes, if it
 /// has any, and joined again. A continuation ends where the model ends the line, or after --max-len tokens.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  mae continue runs/lm/checkpoint_best --prompt 'The history of the'
-  mae continue MODEL --prompt 'The history of the' --sampling --sampling-topp 0.9 --temperature 0.8 --nbest 3
-  mae continue MODEL --source prompts.txt --json")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Model folder.
     model: PathBuf,

@@ -6,16 +6,20 @@ use mae_data::moses::{Detokenizer, Escapes, Lang};
 
 use crate::stream::{Files, map_lines};
 
-const EXAMPLE: &str = "\
-Translations of a model that was trained on tokens, scored as text:
+const EXAMPLES: &str = "\
+Examples:
+  Join the tokens of a file:
+    mae detokenize -l de train.tok.de -o train.de
 
-    mae generate MODEL --source test.tok.de --plain | mae detokenize -l en | mae score --sys - --ref test.en
+  Score the output of a model that was trained on tokens:
+    mae generate MODEL --source test.tok.de --plain | mae detokenize -l en > test.out
+    mae score --sys test.out --ref test.en
 
-The text is that of sacremoses 0.2.0.";
+The output equals that of sacremoses 0.2.0.";
 
 /// Join tokens to text, as Moses does: one line out for one line in.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Language: en or de.
     #[arg(short, long, value_name = "LANG")]

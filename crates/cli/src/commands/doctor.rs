@@ -7,25 +7,24 @@ use std::process::ExitCode;
 
 use mae_engine::cuda::suite::Choice;
 
-const EXAMPLE: &str = "\
-What is here, and how fast it is:
-
+const EXAMPLES: &str = "\
+Examples:
+  Describe this machine and measure its speed:
     mae doctor
 
-Every op of the GPU against the CPU; exit code 1 if one is wrong:
-
+  Compare every op of the GPU with the CPU; the exit code is 1 if one is wrong:
     mae doctor --kernels
     mae doctor --kernels --filter attention --numbers f32
     compute-sanitizer --tool racecheck mae doctor --kernels --small --numbers bf16
 
-MAE_CUDA_LIBS names folders of CUDA's libraries (separated by colons) that are not found otherwise.
-MAE_CACHE names the folder where compiled kernels are kept, if not in your own cache folder.";
+MAE_CUDA_LIBS lists folders (separated by colons) to search for CUDA's libraries after the system's.
+MAE_CACHE names the folder for compiled kernels, in place of your cache folder.";
 
 /// Check this machine: CUDA's libraries, GPUs, kernels, rates; with --kernels, every op against the CPU.
 ///
 /// A GPU is not needed: without one, the reason is told.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Run every op on the GPU and on the CPU and print how far they are apart, the worst last.
     #[arg(long)]

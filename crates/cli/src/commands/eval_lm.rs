@@ -18,20 +18,31 @@ use crate::device::DeviceArgs;
 use crate::outputs::check_place;
 use crate::progress;
 
+const EXAMPLES: &str = "\
+Examples:
+  Measure perplexity by the protocol of the paper:
+    mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki --split test \\
+        --tokens-per-sample 512 --context-window 480
+
+  Measure two splits, as JSON:
+    mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki --split valid,test --json
+
+  Write the log-probability of every token:
+    mae eval-lm MODEL --data DIR --log-probs tokens.jsonl
+
+  Measure perplexity of a plain text:
+    mae eval-lm MODEL --text chapter.txt
+
+Perplexity is 2 to the power of the bits per unit: per token of the model, per word (BPE pieces
+joined), per character, per byte. Numbers of different units cannot be compared. --log-probs writes
+one JSON object per line of the text, with its tokens and their natural-log probabilities.";
+
 /// Measure a language model on a text, binarised or plain (fairseq's eval_lm.py): loss and perplexity.
 ///
 /// Every token is scored once, ends of lines counted. With --context-window C, a block of --tokens-per-sample N tokens
 /// reads C tokens that were scored before and scores N − C new ones: 512 and 480 is the paper's protocol.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki --split test --tokens-per-sample 512 --context-window 480
-  mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki --split valid,test --json
-  mae eval-lm MODEL --data DIR --log-probs tokens.jsonl
-  mae eval-lm MODEL --text chapter.txt
-
-Perplexity is 2 to the power of the bits, per unit: per token of the model; per word, with BPE pieces joined; per
-character; per byte. Numbers of different units cannot be compared. --log-probs writes a JSON object per line of the text,
-with its tokens and their natural-log probabilities.")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Model folder.
     model: PathBuf,

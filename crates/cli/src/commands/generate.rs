@@ -33,36 +33,38 @@ Examples:
     mae generate runs/de-en/checkpoint_best --source news.de --plain > news.en
     echo 'guten morgen' | mae generate runs/de-en/checkpoint_best --source - --plain
 
-  Translate the test set of a preprocessed folder, with the paper's WMT settings, and see its BLEU:
+  Translate the test set of a preprocessed folder with the paper's WMT settings, and see its BLEU:
     mae generate runs/en-de/checkpoint_best data-bin/wmt14 --beam 4 --lenpen 0.6 > test.out
     grep ^H test.out | cut -f3- > test.hyp
 
-  The five best translations of each line as JSON, with the log-probability of every token:
+  Print the five best translations of each line as JSON, with the log-probability of every token:
     mae generate MODEL --source news.de --nbest 5 --jsonl
 
-  Five different translations, by groups of beams that avoid each other, or drawn at random:
+  Find five different translations, by diverse beam groups or by sampling:
     mae generate MODEL --source news.de --nbest 5 --diverse-beam-groups 5
     mae generate MODEL --source news.de --nbest 5 --sampling --sampling-topp 0.9 --temperature 0.8
 
-  Three models together; each sentence with its gates' favourite experts only, and what the gates said:
-    mae generate run1/checkpoint_best:run2/checkpoint_best:run3/checkpoint_best --source news.de --plain
+  Translate with an ensemble of three models:
+    mae generate run1/checkpoint_best:run2/checkpoint_best:run3/checkpoint_best --source news.de
+
+  Use only the gates' favourite expert for each sentence, and print the gates:
     mae generate MODEL --source news.de --expert argmax --jsonl --gates
 
-  Translations that begin with given words, line by line:
+  Force the first words of each translation:
     mae generate MODEL --source news.de --prefix-file begins.en --plain
 
-  How likely is a given translation?
+  Score given translations:
     mae generate MODEL --source news.de --target news.en --score-reference --jsonl
 
-Output (without --plain or --jsonl) is fairseq's, a block per sentence, in the order of the input:
+Without --plain or --jsonl the output has fairseq's format, a block per sentence, in input order:
   S-0  source as the model read it (unknown words are <unk>)
   T-0  reference, if there is one
-  H-0  score, translation: log2-probability / length^lenpen
-  D-0  score, translation for people: the same, as no detokeniser is applied
-  P-0  log2-probability of each token, the end of the sentence too
-Scores in H, D and P lines have base 2 (fairseq 0.10 and later; v0.9 printed natural logarithms); in JSON they are
-natural. Warnings, the speed and BLEU (fairseq's, on the words of the output as it is) go to standard error; for
-sacreBLEU give the output to `mae score`.";
+  H-0  score and translation; the score is log2-probability / length^lenpen
+  D-0  score and detokenised translation: the same text, as no detokeniser is applied
+  P-0  log2-probability of each token, including the end of the sentence
+Scores in H, D and P lines have base 2, as in fairseq 0.10 and later (v0.9 printed natural
+logarithms); in JSON they are natural logarithms. Warnings, speed and BLEU (fairseq's, on the words
+of the output as they are) go to standard error; for sacreBLEU, pass the output to `mae score`.";
 
 /// Translate text or a test set with a trained model (fairseq-generate).
 ///

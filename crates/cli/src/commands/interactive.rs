@@ -19,19 +19,19 @@ use crate::outputs::unless_nobody_reads;
 
 const EXAMPLES: &str = "\
 Examples:
-  Sentences typed by hand:
+  Type sentences by hand:
     mae interactive runs/de-en/checkpoint_best
 
-  One line out for one line in, each as soon as it comes; for a program at the other end of two pipes:
+  Answer each line as soon as it is read, for a program at the other end of two pipes:
     mae interactive runs/de-en/checkpoint_best --plain
 
-  Part of a pipe, with batches of up to 64 lines:
-    mae tokenize -l de < news.de | mae interactive MODEL --plain --buffer-size 64 | mae detokenize -l en
+  Translate in a pipeline, in batches of up to 64 lines:
+    mae tokenize -l de < news.de | mae interactive MODEL --plain --buffer-size 64 > news.tok.en
 
-  Translations that begin as you say, after a tab:
+  Force the first words of a translation, given after a tab:
     printf 'Das ist gut .\\tThat is\\n' | mae interactive MODEL --prefix-after-tab --plain
 
-What is printed is what `mae generate` prints, see there; all its choices of search are here as well.";
+The output is that of `mae generate`, which also explains the search options.";
 
 /// Translate lines of standard input as they come (fairseq-interactive).
 ///

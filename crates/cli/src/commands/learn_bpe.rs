@@ -9,20 +9,20 @@ use crate::outputs::{check_apart, check_place};
 use crate::progress::bar;
 use crate::stream::{Output, open, spinner, tell_issues};
 
-const EXAMPLE: &str = "\
-Joint codes of two languages, and the vocabulary of each for `mae apply-bpe --vocabulary`:
+const EXAMPLES: &str = "\
+Examples:
+  Learn joint codes of two languages, and write each vocabulary for `mae apply-bpe --vocabulary`:
+    mae learn-bpe -s 32000 train.tok.de train.tok.en -o codes \\
+        --write-vocabulary vocab.de,vocab.en
 
-    mae learn-bpe -s 32000 train.tok.de train.tok.en -o codes --write-vocabulary vocab.de,vocab.en
-
-Separate codes, from a pipe:
-
+  Learn the codes of one language from a pipe:
     mae tokenize -l de train.de | mae learn-bpe -s 10000 > codes.de
 
-The codes are subword-nmt's, version 0.2.";
+The codes are those of subword-nmt, version 0.2.";
 
 /// Learn byte-pair merges from text (subword-nmt learn-bpe).
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Texts to learn from, together; `-` is standard input. Files may be compressed (gzip, zstd).
     #[arg(value_name = "FILE", default_value = "-")]

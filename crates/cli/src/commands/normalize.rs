@@ -6,18 +6,20 @@ use mae_data::moses::{Lang, NonPrinting, NormalizeOptions, Normalizer};
 
 use crate::stream::{Files, map_lines};
 
-const EXAMPLE: &str = "\
+const EXAMPLES: &str = "\
+Examples:
+  Normalise a compressed text:
     mae normalize -l de train.de.gz -o train.norm.de
 
-With full-width punctuation made ASCII and characters that do not print made blanks:
-
+  Also turn full-width punctuation into ASCII and non-printing characters into blanks:
     mae normalize -l en --replace-unicode-punct --non-printing blank < in.txt > out.txt
 
-The text is that of sacremoses 0.2.0; `--non-printing blank` is Moses' remove-non-printing-char.perl.";
+The output equals that of sacremoses 0.2.0; `--non-printing blank` is the
+remove-non-printing-char.perl of Moses.";
 
 /// One form for quotes, dashes and blanks, as Moses has it: one line out for one line in.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Language: en or de.
     #[arg(short, long, value_name = "LANG")]

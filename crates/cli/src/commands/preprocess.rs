@@ -11,31 +11,31 @@ use mae_data::{BadUtf8, Error, PreprocessOptions, preprocess};
 
 use crate::progress::Stages;
 
-const EXAMPLE: &str = "\
-Example: train.de, train.en and the like are tokenised text, one sentence per line, line n of one
-translating line n of the other. Learn 10,000 joint merges and binarise for German to English:
-
+const EXAMPLES: &str = "\
+Examples:
+  Learn 10,000 joint merges and binarise tokenised text (train.de, train.en, …; one sentence per
+  line, line n of one file translating line n of the other) for German to English:
     mae preprocess -s de -t en --trainpref data/train --validpref data/valid --testpref data/test \\
         --bpe 10000 --destdir data-bin/iwslt14.de-en
 
-Binarise another test set with the dictionaries and merges of that run:
-
+  Binarise another test set with the dictionaries and merges of that run:
     mae preprocess -s de -t en --testpref data/tst2015 --destdir data-bin/tst2015 \\
         --srcdict data-bin/iwslt14.de-en/dict.de.txt --tgtdict data-bin/iwslt14.de-en/dict.en.txt \\
         --bpe-codes data-bin/iwslt14.de-en/bpe.codes
 
-One text, for a language model (the files are train.txt and the like themselves; words as they are, or --bpe N):
+  Binarise one text for a language model (the options name whole files; words stay whole unless
+  --bpe N is given):
+    mae preprocess --only-source --trainpref train.txt --validpref valid.txt --testpref test.txt \\
+        --destdir data-bin/wiki
 
-    mae preprocess --only-source --trainpref train.txt --validpref valid.txt --testpref test.txt --destdir data-bin/wiki
-
-The folder is fairseq's: either program reads what the other has written.";
+The folder has fairseq's format: either program reads what the other has written.";
 
 /// Turn text into dictionaries and token ids: fairseq-preprocess, with BPE on the way if wanted.
 ///
 /// Reads PREFIX.LANG, also compressed (PREFIX.LANG.gz, PREFIX.LANG.zst), and writes dict.LANG.txt,
 /// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, its codes or tokenizer.json: all of them when everything is through, or none.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Source language: the ending of its files, e.g. `de`.
     #[arg(short, long, value_name = "SRC", required_unless_present = "only_source")]

@@ -7,11 +7,23 @@ use anyhow::Result;
 
 use crate::quickstart::{Quickstart, print_comparison};
 
+const EXAMPLES: &str = "\
+Examples:
+  Train MAE-7:
+    mae quickstart
+
+  Train the plain transformer with another seed, into another folder:
+    mae quickstart --system base --seed 2 --dir quickstart-base
+
+  Compare four systems:
+    mae quickstart --compare --json";
+
 /// Make a corpus, train a mixture of attentive experts on it, translate held-out lines: about two minutes on two cores.
 ///
 /// The corpus is English number words, dates, times and prices with their German translations, from a grammar in the
 /// program. Everything (text, codes, model, log) is written to --dir.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// System of the paper: base, nobcd, uni-mae7, uni-mae6, mae7, mae6.
     #[arg(long, default_value = "mae7", value_name = "NAME")]

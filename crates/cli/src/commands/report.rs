@@ -17,16 +17,22 @@ use crate::runs::chart::draw;
 use crate::runs::curves::{Against, Curve};
 use crate::runs::{Run, Summary, read_those_there};
 
+const EXAMPLES: &str = "\
+Examples:
+  Compare two runs and write a page:
+    mae report runs/base runs/mae7 --html runs.html
+
+  Draw the development loss of all runs from epoch 20 on:
+    mae report runs/* --svg loss.svg --curve dev-loss --against epochs --from 20
+
+The page is a single file that works offline; it shows every curve against updates, epochs and time.";
+
 /// See training runs side by side: losses, BLEU, gate entropy, speed, and what their configurations differ in.
 ///
 /// Reads log.jsonl and run.toml of each run's folder, also while it is training. Runs that cannot be read, or have logged
 /// nothing yet, are left out with a note.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  mae report runs/base runs/mae7 --html runs.html
-  mae report runs/* --svg loss.svg --curve dev-loss --against epochs --from 20
-
-The page is one file that needs no network; it shows every curve against updates, epochs and time.")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Folders of runs (--save-dir of `mae train`).
     #[arg(required = true, value_name = "RUN")]

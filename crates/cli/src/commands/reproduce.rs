@@ -19,21 +19,32 @@ use crate::studies::study::{self, Study};
 use crate::studies::{lock, page, table};
 use crate::training::material::Sets;
 
+const EXAMPLES: &str = "\
+Examples:
+  List the studies, and run one:
+    mae reproduce --list
+    mae reproduce iwslt14 --data iwslt14/data-bin --out studies/iwslt14
+
+  Run a part of a study for 25 minutes:
+    mae reproduce europarl160k --data ep160/data-bin --out studies/ep160 --only base,mae7 \\
+        --seeds 1 --stop-after 25
+
+  Print the tables of the results so far:
+    mae reproduce europarl160k --out studies/ep160 --table
+
+  Run a study of your own and print JSON:
+    mae reproduce my-study.toml --data data-bin --out studies/mine --json > study.json
+
+The folder gets study.json and study.html, a page with the tables, a figure and learning curves.
+Several processes can work on one study with different --only or --seeds. docs/studies.md explains
+the measurements and how to write a study.";
+
 /// Run a table of the paper, or a study of your own: train every system with every seed, measure, compare.
 ///
 /// Does what is missing and no more: it can be stopped or killed at any time, and the same command goes on. A run that
 /// has a result.json is done, whatever else of it was deleted.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  mae reproduce --list
-  mae reproduce iwslt14 --data iwslt14/data-bin --out studies/iwslt14
-  mae reproduce europarl160k --data ep160/data-bin --out studies/ep160 --only base,mae7 --seeds 1 --stop-after 25
-  mae reproduce europarl160k --out studies/ep160 --table
-  mae reproduce my-study.toml --data data-bin --out studies/mine --json > study.json
-
-The folder gets study.json and study.html, a page with the tables, a figure and learning curves.
-Several processes may work on one study with different --only or --seeds. What is measured, and how to write a study:
-docs/studies.md.")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The study: a name (--list) or a .toml file.
     #[arg(required_unless_present = "list")]

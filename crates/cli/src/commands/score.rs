@@ -15,34 +15,31 @@ use serde_json::{Value, json};
 use input::SideBySide;
 use metrics::{MetricArgs, MetricName};
 
-const EXAMPLE: &str = "\
-Detokenised text, the line sacreBLEU prints:
-
+const EXAMPLES: &str = "\
+Examples:
+  Score detokenised text; prints the line of sacreBLEU:
     mae score --sys hyp.txt --ref newstest2014.de
 
-Tokenised text, the line multi-bleu.perl prints:
-
+  Score tokenised text; prints the line of multi-bleu.perl:
     mae score --sys hyp.tok --ref ref.tok --multi-bleu
 
-The number that many papers report for WMT14 English to German (about a point more; label it):
-
+  The number that many papers report for WMT14 English to German (about a point more; label it):
     mae score --sys hyp.tok --ref newstest2014.tok.de --multi-bleu --compound-split
 
-Straight from a model, with the share of translations that are exactly right:
-
+  Score the output of a model, with the share of translations that match the reference exactly:
     mae generate MODEL --source src.txt --plain | mae score --sys - --ref ref.txt --exact
 
-Three metrics of two systems, and whether the second differs from the first by more than chance:
+  Compare two systems by three metrics, with a paired bootstrap test (or --paired-ar):
+    mae score --sys base.txt --sys mae.txt --ref ref.txt --metric bleu,chrf,ter --paired-bs
 
-    mae score --sys base.txt --sys mae.txt --ref ref.txt --metric bleu,chrf,ter --paired-bs     # or --paired-ar
-
-Compare scores only where their signatures are equal; tokenised and detokenised BLEU are different numbers.";
+Compare scores only if their signatures are equal: tokenised and detokenised BLEU are different
+numbers.";
 
 /// BLEU, chrF and TER of translations against one or more references, and the share of exact matches.
 ///
 /// Line n of each file belongs to line n of the others. Files may be compressed (gzip, zstd).
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Translations, one per line; `-` is standard input. Give --sys again for each further system.
     #[arg(short, long, value_name = "FILE", required = true)]

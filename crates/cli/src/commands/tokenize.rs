@@ -6,22 +6,22 @@ use mae_data::moses::{Dashes, Escapes, Lang, Protected, TokenizeOptions, Tokeniz
 
 use crate::stream::{Files, map_lines};
 
-const EXAMPLE: &str = "\
+const EXAMPLES: &str = "\
+Examples:
+  Tokenise a text:
     mae tokenize -l de train.de -o train.tok.de
 
-As in the usual recipe for WMT14, with dashes split and punctuation normalised first:
-
+  Normalise punctuation first and split dashes, as in the usual recipe for WMT14:
     mae normalize -l en train.en | mae tokenize -l en -a > train.tok.en
 
-Addresses, @names and #topics in one piece, and ISBNs too:
-
+  Keep web addresses, @names, #topics and ISBNs in one piece:
     mae tokenize -l en --protect-web --protect 'ISBN [0-9-]+' < in.txt
 
 The tokens are those of sacremoses 0.2.0.";
 
 /// Split text into tokens, as Moses does: one line out for one line in.
 #[derive(clap::Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Language: en or de.
     #[arg(short, long, value_name = "LANG")]

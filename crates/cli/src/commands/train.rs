@@ -20,22 +20,34 @@ use crate::training::display::{Display, To};
 use crate::training::material::{Material, Pairs, Sets, Text};
 use crate::training::{ConfigOf, Session, Stop, introduction};
 
+const EXAMPLES: &str = "\
+Examples:
+  Train MAE-7 by a recipe; run the same command again to continue after an interruption:
+    mae train data-bin --recipe multi30k-mae7 --save-dir runs/mae7 --max-epoch 30
+
+  Change the system, the seed or any other key of a recipe:
+    mae train data-bin --recipe iwslt14-base --system mae6 --seed 2 --save-dir runs/mae6-2
+    mae train data-bin --recipe my.toml --set train.clip_norm=0.1 --save-dir runs/clipped
+
+  Fine-tune gates and attention outputs of a trained model on a part of other data:
+    mae train ted-bin --recipe wmt14-mae7 --finetune-from-model wmt/checkpoint_best \\
+        --free gates+out --subset 5% --save-dir runs/ftg+
+
+  Train a language model on data of `mae preprocess --only-source`:
+    mae train wiki-bin --recipe wikitext2-mae7 --save-dir runs/lm
+
+A recipe is a TOML file with [model] and [train]. Flags override its keys; --set overrides any key.
+The recipe's architecture decides whether the model translates or is a language model.
+The run's folder gets checkpoint_best, checkpoint_last, run.toml (the complete configuration) and
+log.jsonl.";
+
 /// Train a translation model or a language model.
 ///
 /// Takes a folder that `mae preprocess` (or fairseq-preprocess) has written. Run it again with the same --save-dir and
 /// it goes on where it stopped, bit for bit; Ctrl-C finishes the current update, saves and exits with code 130 (SIGTERM
 /// with 143), so that what follows `&&` does not begin; --stop-after exits with 0.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  mae train data-bin --recipe multi30k-mae7 --save-dir runs/mae7 --max-epoch 30
-  mae train data-bin --recipe iwslt14-base --system mae6 --seed 2 --save-dir runs/mae6-2
-  mae train data-bin --recipe my.toml --set train.clip_norm=0.1 --save-dir runs/clipped
-  mae train ted-bin --recipe wmt14-mae7 --finetune-from-model wmt/checkpoint_best --free gates+out --subset 5% --save-dir runs/ftg+
-  mae train wiki-bin --recipe wikitext2-mae7 --save-dir runs/lm            (after mae preprocess --only-source)
-
-A recipe is a TOML file with [model] and [train]; flags override its keys, and --set overrides any key. Its architecture
-says whether the model translates or is a language model.
-The run's folder gets checkpoint_best, checkpoint_last, run.toml (everything the run used) and log.jsonl.")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Folder with dict.*.txt and train.*.{bin,idx}; of a language model dict.txt and train.{bin,idx}.
     #[arg(required_unless_present_any = ["dry_run", "list_recipes"])]

@@ -23,18 +23,28 @@ use crate::studies::sitting::{Sat, Sitting, SittingArgs};
 use crate::studies::transfer::{OWNED, Plan};
 use crate::training::material::{Material, Pairs, Sets};
 
+const EXAMPLES: &str = "\
+Examples:
+  Run all methods on all parts of the data:
+    mae transfer --parent runs/wmt/average --data ted/data-bin --out studies/ted
+
+  Run two methods on two parts with three seeds:
+    mae transfer --parent runs/wmt/average --data ted/data-bin --out studies/ted \\
+        --methods ftg,ftg+ --fractions 5,10 --seeds 1,2,3
+
+  Print the table of the results so far:
+    mae transfer --out studies/ted --table
+
+The data must be prepared with the parent's dictionaries and codes; if it is not, the error says how
+to do that. The folder gets transfer.json, transfer.svg (the paper's figure) and transfer.html.
+docs/studies.md explains plans of your own.";
+
 /// Fit a trained model to other data by the paper's methods, on parts of that data: its section 5.2.
 ///
 /// NoFt is the model as it is, FtG trains gates, FtG+ gates and outputs of attentions, FtAll everything, Scratch begins
 /// with nothing. Does what is missing and no more: it can be stopped or killed at any time, and the same command goes on.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  mae transfer --parent runs/wmt/average --data ted/data-bin --out studies/ted
-  mae transfer --parent runs/wmt/average --data ted/data-bin --out studies/ted --methods ftg,ftg+ --fractions 5,10 --seeds 1,2,3
-  mae transfer --out studies/ted --table
-
-The data must have been prepared with the parent's dictionaries and codes; where it was not, the error says how. The folder
-gets transfer.json, transfer.svg (the paper's figure) and transfer.html. Plans of your own: docs/studies.md.")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The trained model.
     #[arg(long, value_name = "MODEL", required_unless_present = "table")]

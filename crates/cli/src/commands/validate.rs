@@ -15,14 +15,20 @@ use serde::Serialize;
 
 use crate::device::DeviceArgs;
 
+const EXAMPLES: &str = "\
+Examples:
+  Measure the loss on the development set:
+    mae validate runs/mae7/checkpoint_best --data data-bin --split valid
+
+  Measure loss and BLEU on two splits, as JSON:
+    mae validate runs/mae7/checkpoint_best --data data-bin --split valid,test --bleu --json";
+
 /// Measure a model on a binarised data set: loss, perplexity, gate entropy and BLEU.
 ///
 /// Losses are in bits per target token, end marks counted, and perplexity is 2 to the power of the plain loss, as
 /// fairseq prints them.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
-  mae validate runs/mae7/checkpoint_best --data data-bin --split valid
-  mae validate runs/mae7/checkpoint_best --data data-bin --split valid,test --bleu --json")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Model folder.
     model: PathBuf,

@@ -13,10 +13,14 @@ use super::peer::{Flags, Output};
 use super::shapes::{Shape, random_sentence};
 use crate::device::DeviceArgs;
 
+const EXAMPLES: &str = "\
+Examples:
+  Measure with two threads, beside PyTorch (from the repository's root, with PyTorch installed):
+    mae bench decode --threads 2 --peer 'python3 tools/oracle/decode_bench.py'";
+
 /// Translation speed: greedy and beam search with random weights and a fixed length.
 #[derive(clap::Args)]
-#[command(after_help = "Example, from the repository's root, with PyTorch installed:
-  mae bench decode --threads 2 --peer \"python3 tools/oracle/decode_bench.py\"")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Systems to measure: base, mae7, mae6, …
     #[arg(long, value_delimiter = ',', default_value = "base,mae7", value_name = "NAMES")]

@@ -10,8 +10,20 @@ mod train_lm;
 
 use std::process::ExitCode;
 
+const EXAMPLES: &str = "\
+Examples:
+  Measure training of the plain transformer and of MAE-7:
+    mae bench train --variants base,mae7
+
+  Measure training of a language model on the first GPU:
+    mae bench train-lm --device cuda
+
+  Measure greedy and beam search:
+    mae bench decode --threads 2";
+
 /// Measure training and translation speed on made-up data of realistic lengths.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     what: What,

@@ -8,13 +8,17 @@ use mae_train::Learner;
 use super::shapes::{LONGEST, Shape, batches};
 use super::steps::{Bench, Timing};
 
+const EXAMPLES: &str = "\
+Examples:
+  Measure with two threads, beside PyTorch (from the repository's root, with PyTorch installed):
+    mae bench train --threads 2 --peer 'python3 tools/oracle/bench.py'";
+
 /// Training speed: target tokens per second of F and G steps.
 ///
 /// Batches are packed to --max-tokens target tokens; lengths are drawn to look like IWSLT14. With --peer, the peer runs
 /// in turn with each variant, and ratios are printed.
 #[derive(clap::Args)]
-#[command(after_help = "Example, from the repository's root, with PyTorch installed:
-  mae bench train --threads 2 --peer \"python3 tools/oracle/bench.py\"")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Target tokens per batch.
     #[arg(long, default_value_t = 2048)]

@@ -14,6 +14,16 @@ use super::shapes::check_sizes;
 use super::steps::{Bench, Timing};
 use crate::recipes;
 
+const EXAMPLES: &str = "\
+Examples:
+  Measure on a GPU, beside PyTorch (from the repository's root, with PyTorch installed):
+    mae bench train-lm --device cuda --steps 20 --rounds 3 \\
+        --peer 'python3 tools/oracle/lm_bench.py --compile'
+
+  Measure a smaller model, for CPUs:
+    mae bench train-lm --layers 3 --width 256 --inner 512 --vocab 33280 --cutoffs 4000,12000 \\
+        --tokens-per-sample 128 --max-tokens 2048";
+
 /// Training speed of language models: tokens per second of F and G steps.
 ///
 /// Each update is one batch of --max-tokens tokens in full blocks. Words are drawn with the frequencies of Wikipedia's
@@ -21,10 +31,7 @@ use crate::recipes;
 /// WikiText-103's dictionary, trained as in the recipe wiki103-base. With --peer, the peer runs in turn with each variant, and
 /// ratios are printed.
 #[derive(clap::Args)]
-#[command(after_help = "Example, from the repository's root, with PyTorch installed:
-  mae bench train-lm --device cuda --steps 20 --rounds 3 --peer \"python3 tools/oracle/lm_bench.py --compile\"
-On a CPU, something smaller:
-  mae bench train-lm --layers 3 --width 256 --inner 512 --vocab 33280 --cutoffs 4000,12000 --tokens-per-sample 128 --max-tokens 2048")]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Tokens per update, a multiple of --tokens-per-sample.
     #[arg(long, default_value_t = 4096)]

@@ -15,25 +15,23 @@ use super::preprocess;
 use crate::progress::Stages;
 
 const EXAMPLES: &str = "\
-IWSLT14 German to English, from the archive of WIT3, as fairseq's prepare-iwslt14.sh:
-
+Examples:
+  IWSLT14 German to English from the archive of WIT3, as fairseq's prepare-iwslt14.sh does it:
     mae prepare iwslt14 -s de -t en --archive de-en.tgz --out iwslt14.de-en
     mae train iwslt14.de-en/data-bin --recipe iwslt14-mae7 --save-dir runs/iwslt14
 
-WMT14 English to German, from a folder with the five archives that prepare-wmt14en2de.sh downloads:
-
+  WMT14 English to German from a folder with the archives that prepare-wmt14en2de.sh downloads:
     mae prepare wmt14 -s en -t de --archive downloads --out wmt14.en-de
 
-Any two aligned files; 2,000 pairs each are held out to validate and to test on:
-
+  Any two aligned files, with 2,000 pairs held out for validation and 2,000 for testing:
     mae prepare parallel -s de -t en --source corpus.de.gz --target corpus.en.gz --out my-corpus
 
 The folder --out then holds
     tmp/SPLIT.LANG    the splits as tokens
     code              the merges (code.LANG with --separate-codes)
     SPLIT.LANG        the splits as pieces
-    test.raw.LANG     the test set as it was, to score against
-    data-bin          what `mae train` reads";
+    test.raw.LANG     the unprocessed test set, to score against
+    data-bin          the data that `mae train` reads";
 
 /// Prepare a corpus for training: tokenise, clean, split, learn and apply BPE, binarise.
 ///
@@ -57,6 +55,9 @@ enum CorpusArgs {
 /// Tokens, pairs of 1 to 175 tokens with a ratio of 1.5 at most, lower case, every 23rd pair to validate on, dev2010,
 /// dev2012 and tst2010 to tst2012 to test on, 10,000 joint merges, a dictionary for each language.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+    mae prepare iwslt14 -s de -t en --archive de-en.tgz --out iwslt14.de-en
+    mae prepare iwslt14 -s en -t de --archive downloads --joined-dictionary --out iwslt14.en-de")]
 struct Iwslt14 {
     #[command(flatten)]
     common: Common,
@@ -77,6 +78,9 @@ struct Iwslt14 {
 /// validate on, newstest2014 to test on, 40,000 joint merges, pairs of 1 to 250 pieces with a ratio of 1.5 at most, one
 /// dictionary for both languages.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+    mae prepare wmt14 -s en -t de --archive downloads --out wmt14.en-de
+    mae prepare wmt14 -s en -t de --archive downloads --icml17 --bpe 32000 --out wmt14.icml17")]
 struct Wmt14 {
     #[command(flatten)]
     common: Common,

@@ -9,11 +9,21 @@ use mae_data::prepare::{CleanWhen, Corpus, HoldOut, Pieces, PrepareOptions, Text
 
 use super::Common;
 
+const EXAMPLES: &str = "\
+Examples:
+  Hold 2,000 pairs out for validation and 2,000 for testing:
+    mae prepare parallel -s de -t en --source corpus.de.gz --target corpus.en.gz --out my-corpus
+
+  Use validation and test texts that exist (train.de, train.en, valid.de, …), lower-cased:
+    mae prepare parallel -s de -t en --train train --valid valid --test test \\
+        --lowercase --out my-corpus";
+
 /// Any two aligned files, line n of one translating line n of the other; plain, gzip or zstd.
 ///
 /// Pairs of training text are cleaned as for IWSLT14; validation and test texts that are given stay whole. What is not
 /// given is held out of the training text, spread evenly over it.
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Parallel {
     #[command(flatten)]
     pub common: Common,
