@@ -3,7 +3,8 @@
 //! | room | what |
 //! |---|---|
 //! | [`lines`], `decompress` | text lines from plain, gzip and zstd files; what was repaired is counted |
-//! | `aside`, `fingerprint` | files that get their names when they are complete; hashes to tell data apart |
+//! | [`files`] | files and folders that must survive: written aside, synced, renamed, locked |
+//! | `fingerprint` | hashes to tell data apart |
 //! | [`vocab`] | fairseq's `Dictionary` and `dict.txt` |
 //! | [`bpe`] | byte-pair encoding as `subword-nmt` does it: learn, apply, join |
 //! | [`tokenizer`] | Hugging Face's `tokenizer.json`, where it is byte-pair encoding |
@@ -22,13 +23,13 @@
 
 #![deny(unsafe_code)]
 
-mod aside;
 pub mod batch;
 pub mod blocks;
 pub mod bpe;
 pub mod dataset;
 mod decompress;
 pub mod error;
+pub mod files;
 mod fingerprint;
 mod frozen;
 pub mod lines;
@@ -43,12 +44,12 @@ pub mod text;
 pub mod tokenizer;
 pub mod vocab;
 
-pub use aside::AsideFile;
 pub use batch::{Corpus, PackedBatch};
 pub use blocks::{BlockOptions, Blocks, BreakMode};
 pub use bpe::Bpe;
 pub use dataset::{DatasetWriter, IndexedDataset};
 pub use error::{Error, Result};
+pub use files::AsideFile;
 pub use fingerprint::Fingerprint;
 pub use lines::{BadUtf8, LineReader, ParallelLines};
 pub use pairs::{MemoryDataset, ParallelDataset, Sentences};

@@ -10,8 +10,8 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use crate::aside::write_aside;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::fingerprint::Fingerprint;
 use crate::lines::{BadUtf8, LineReader};
 
@@ -149,7 +149,7 @@ impl Vocab {
     /// Writes a `dict.txt` (aside, then renamed).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let mut seen: FxHashMap<&str, ()> = SPECIALS.iter().map(|&special| (special, ())).collect();
-        write_aside(path.as_ref(), |out| {
+        files::write_with(path.as_ref(), |out| {
             for (symbol, count) in self.symbols.iter().zip(&self.counts).skip(SPECIALS.len()) {
                 match seen.entry(symbol) {
                     Entry::Vacant(entry) => {

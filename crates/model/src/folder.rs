@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mae_data::{AsideFile, Segmentation, Vocab};
+use mae_data::{Segmentation, Vocab, files};
 use mae_engine::params::{self, NamedValues};
 use mae_engine::{Device, GroupSet, Params};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
@@ -126,7 +126,7 @@ impl Snapshot {
 
     /// Writes a model folder with these dictionaries by their file names, each file aside and then renamed.
     pub fn save(&self, folder: &Path, dicts: &[(&str, &Vocab)], codes: Option<&Segmentation>) -> Result<()> {
-        std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
+        files::create_folder(folder)?;
         write_tensors(&folder.join(WEIGHTS), &self.params.tensors()?, BTreeMap::new())?;
         write_aside(&folder.join(CONFIG), self.config.as_bytes())?;
         for (name, dict) in dicts {
@@ -194,7 +194,7 @@ fn read_config(folder: &Path) -> Result<(PathBuf, String)> {
 
 /// What to do where a folder holds no model.
 fn where_models_are(folder: &Path) -> String {
-    let before = folder.with_added_extension("old");
+    let before = files::previous_folder(folder);
     if before.join(CONFIG).is_file() {
         let before = before.display();
         return format!(
@@ -297,14 +297,7 @@ fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Writes `<path>.tmp` to the disk, then renames: a reader never sees half a file.
+/// Writes a file by [`files::write()`].
 pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<()> {
-    use std::io::Write;
-    let write = || -> std::io::Result<()> {
-        let mut file = AsideFile::create(path)?;
-        file.write_all(bytes)?;
-        file.sync()?;
-        file.finish()
-    };
-    write().map_err(Error::io(path))
+    Ok(files::write(path, bytes)?)
 }

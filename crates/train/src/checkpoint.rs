@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use mae_data::{ParallelDataset, Segmentation, TextDataset, Vocab};
+use mae_data::{ParallelDataset, Segmentation, TextDataset, Vocab, files};
 use mae_engine::HostCopy;
 use mae_model::lm::folder::DICT;
 use mae_model::{Config, Model, folder};
@@ -115,7 +115,8 @@ impl Snapshot {
 
     /// Writes the folder `name` of `run`; an older one of that name is replaced only when the new one is complete.
     pub fn write(&self, run: &Path, name: &str, text: &TextSide) -> Result<PathBuf> {
-        replace(run, name, |aside| {
+        let path = run.join(name);
+        files::replace_folder(&path, |aside| -> Result<()> {
             let dictionaries: Vec<(&str, &Vocab)> =
                 text.dictionaries.iter().map(|(name, dictionary)| (*name, &**dictionary)).collect();
             self.model.save(aside, &dictionaries, text.codes.as_ref())?;
@@ -131,8 +132,9 @@ impl Snapshot {
                 .collect();
             folder::write_tensors(&aside.join(MOMENTS), &tensors, BTreeMap::new())?;
             let json = serde_json::to_string_pretty(state).expect("a state can always be written as JSON");
-            Ok(folder::write_aside(&aside.join(STATE), json.as_bytes())?)
-        })
+            Ok(files::write(aside.join(STATE), json.as_bytes())?)
+        })?;
+        Ok(path)
     }
 }
 
@@ -331,33 +333,8 @@ fn load_moments<M: Model>(path: &Path, learner: &mut Learner<M>) -> Result<()> {
     learner.optimizer_mut().remember(read, fault)
 }
 
-/// A folder under `name`, or the older one that a crash between two renames has left.
+/// Path of the checkpoint `name`, if there is one; the previous one where a process stopped as it replaced it.
 fn find(run: &Path, name: &str) -> Result<Option<PathBuf>> {
-    let (path, old) = (run.join(name), run.join(format!("{name}.old")));
-    if !path.exists() && old.exists() {
-        std::fs::rename(&old, &path).map_err(Error::io(&path))?;
-    }
-    Ok(path.exists().then_some(path))
-}
-
-/// Lets `write` fill a folder aside, then puts it in the place of `name`.
-fn replace(run: &Path, name: &str, write: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let (path, aside, old) =
-        (run.join(name), run.join(format!("{name}.tmp")), run.join(format!("{name}.old")));
-    let remove = |path: &Path| {
-        if path.exists() { std::fs::remove_dir_all(path).map_err(Error::io(path)) } else { Ok(()) }
-    };
-    find(run, name)?;
-    remove(&aside)?;
-    if let Err(error) = write(&aside) {
-        remove(&aside).ok();
-        return Err(error);
-    }
-    remove(&old)?;
-    if path.exists() {
-        std::fs::rename(&path, &old).map_err(Error::io(&path))?;
-    }
-    std::fs::rename(&aside, &path).map_err(Error::io(&path))?;
-    remove(&old)?;
-    Ok(path)
+    let path = run.join(name);
+    Ok(files::recover_folder(&path)?.then_some(path))
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::END_OF_WORD;
-use crate::aside::write_aside;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::lines::{BadUtf8, LineReader};
 use crate::vocab::shorten;
 
@@ -81,7 +81,7 @@ impl Codes {
 
     /// Writes the codes file (aside, then renamed).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_aside(path.as_ref(), |out| self.lines().try_for_each(|line| writeln!(out, "{line}")))
+        files::write_with(path.as_ref(), |out| self.lines().try_for_each(|line| writeln!(out, "{line}")))
     }
 
     /// The lines of the codes file.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::aside::TextFile;
 use crate::error::{Error, Result};
+use crate::files::TextFile;
 use crate::lines::{ParallelLines, Tally};
 
 /// What is sensible. Lengths are tokens between blanks.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tar::Archive;
 
-use crate::aside::TextFile;
 use crate::decompress;
 use crate::error::{Error, Result};
+use crate::files::{TextFile, create_folder};
 
 /// Folders are searched this deep.
 const DEEPEST: usize = 6;
@@ -116,7 +116,7 @@ impl Search<'_> {
             }
             if self.wanted.contains(&*name) && !self.found.contains_key(&name) {
                 (self.progress)(&name);
-                fs::create_dir_all(self.orig).map_err(Error::io("create", self.orig))?;
+                create_folder(self.orig)?;
                 let to = self.orig.join(&name);
                 let mut file = TextFile::create(&to)?;
                 file.copy(&mut entry).map_err(damaged)?;

@@ -30,9 +30,9 @@ pub use markup::{Markup, Text};
 pub use report::PrepareReport;
 pub use rules::TextRules;
 
-use crate::aside::remove_leftovers;
 use crate::bpe::{Dropout, LearnOptions};
 use crate::error::{Error, Result};
+use crate::files::{create_folder, sweep};
 use crate::lines::BadUtf8;
 use crate::moses::CleanOptions;
 use crate::pairs::side_path;
@@ -151,10 +151,8 @@ pub fn prepare(
 ) -> Result<PrepareReport> {
     check(corpus, options)?;
     let tmp = options.out.join("tmp");
-    fs::create_dir_all(&tmp).map_err(Error::io("create", &tmp))?;
-    [&options.out, &tmp]
-        .into_iter()
-        .try_for_each(|folder| remove_leftovers(folder, |name| options.writes(name)))?;
+    create_folder(&tmp)?;
+    [&options.out, &tmp].into_iter().try_for_each(|folder| sweep(folder, |name| options.writes(name)))?;
     let mut stages = Stages::new(options, &mut progress)?;
     stages.split(corpus)?;
     let segmentation = stages.learn_merges()?;

@@ -12,7 +12,6 @@ mod split;
 mod text;
 mod words;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,10 +20,10 @@ pub use report::{PreprocessReport, SideReport, SplitReport};
 use split::Split;
 use words::TrainWords;
 
-use crate::aside::remove_leftovers;
 use crate::bpe::{Dropout, LearnOptions};
 use crate::dataset::DatasetWriter;
 use crate::error::{Error, Result};
+use crate::files::{create_folder, sweep};
 use crate::lines::BadUtf8;
 use crate::pairs::pairs_in;
 use crate::segmentation::{self, Segmentation, Segmenter};
@@ -276,9 +275,9 @@ pub fn preprocess(
 ) -> Result<PreprocessReport> {
     options.check()?;
     let destdir = &options.destdir;
-    fs::create_dir_all(destdir).map_err(Error::io("create", destdir))?;
+    create_folder(destdir)?;
     options.check_destination()?;
-    remove_leftovers(destdir, |name| options.writes(name))?;
+    sweep(destdir, |name| options.writes(name))?;
 
     let mut words = TrainWords { options, progress: &mut progress, src: None, tgt: None };
     let segmentation = words.segmentation()?;

@@ -20,9 +20,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::aside::write_aside;
 use crate::bpe::cache::PieceCache;
 use crate::error::{Error, Result};
+use crate::files;
 use decode::Decoder;
 use merge::Model;
 use split::{Normalizer, PreTokenizer};
@@ -58,7 +58,7 @@ impl Tokenizer {
 
     /// Writes the file as it was read (aside, then renamed).
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        write_aside(path.as_ref(), |out| out.write_all(self.rules.json.as_bytes()))
+        files::write(path, self.rules.json.as_bytes())
     }
 
     /// A line as pieces with blanks between. Characters that the tokeniser cannot spell become `<unk>`.

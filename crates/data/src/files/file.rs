@@ -1,24 +1,29 @@
-//! Files are written aside and renamed into place, so that nobody ever reads half of one.
+//! Files that are written aside and renamed into place, so that nobody ever reads half of one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::{aside, parent, sync_folder};
 use crate::error::{Error, Result};
 
-/// A file that is written aside and gets its name when it is finished; otherwise it goes away again. Where the name is a
-/// link, the file that it leads to is replaced; a device or a pipe is written to as it is.
+/// Bytes that are collected for one write.
+const BUFFER: usize = 1 << 16;
+
+/// A file that is written aside and gets its name when it is finished; without [`AsideFile::finish`] it is removed. Where the
+/// name is a link, the file that it leads to is replaced; a device or a pipe is written to directly.
+#[derive(Debug)]
 pub struct AsideFile {
-    /// What is written.
+    /// Path of the open file.
     writing: PathBuf,
-    /// Its name at the end; none where it has that already.
+    /// Its name at the end; `None` where it has that already.
     name: Option<PathBuf>,
-    /// Until it is finished.
+    /// `None` once it is finished.
     out: Option<BufWriter<File>>,
 }
 
 impl AsideFile {
-    /// Begins a file.
+    /// Creates the file aside.
     pub fn create(path: &Path) -> io::Result<Self> {
         let path = behind_links(path);
         let is_stream = fs::metadata(&path).is_ok_and(|found| !found.is_file() && !found.is_dir());
@@ -30,28 +35,28 @@ impl AsideFile {
             let file = File::create(&aside)?;
             (aside, file, Some(path))
         };
-        Ok(Self { writing, name, out: Some(BufWriter::new(file)) })
+        Ok(Self { writing, name, out: Some(BufWriter::with_capacity(BUFFER, file)) })
     }
 
-    /// What is written now, for messages.
+    /// Path that is written to, for messages.
     pub fn writing(&self) -> &Path {
         &self.writing
     }
 
-    /// All of it is on the disk.
+    /// Brings everything written so far to the disk.
     pub fn sync(&mut self) -> io::Result<()> {
         self.flush()?;
         // Streams have no disk.
         if self.name.is_some() { self.out().get_ref().sync_all() } else { Ok(()) }
     }
 
-    /// All is written: the file gets its name.
+    /// Brings the file to the disk and gives it its name.
     pub fn finish(mut self) -> io::Result<()> {
-        self.flush()?;
+        self.sync()?;
         self.out = None;
-        if let Some(name) = &self.name {
-            fs::rename(&self.writing, name)?;
-        }
+        let Some(name) = &self.name else { return Ok(()) };
+        fs::rename(&self.writing, name)?;
+        sync_folder(parent(name))?;
         self.name = None;
         Ok(())
     }
@@ -73,7 +78,7 @@ impl Write for AsideFile {
 
 impl Drop for AsideFile {
     fn drop(&mut self) {
-        // What a full disk refused is not tried again.
+        // Bytes that a full disk refused are not tried again.
         self.out.take().map(BufWriter::into_parts);
         if self.name.is_some() {
             fs::remove_file(&self.writing).ok();
@@ -90,34 +95,7 @@ fn behind_links(path: &Path) -> PathBuf {
     fs::canonicalize(path).or_else(|_| to_nothing()).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Writes a whole file aside and renames it into place.
-pub(crate) fn write_aside(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    let mut file = AsideFile::create(path).map_err(Error::io("create", path))?;
-    write(&mut file).and_then(|()| file.finish()).map_err(Error::io("write", path))
-}
-
-/// Takes away what killed runs have left aside in a folder: files of which `ours` knows the name they would have had.
-pub(crate) fn remove_leftovers(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<()> {
-    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
-    for entry in entries {
-        let entry = entry.map_err(Error::io("list", folder))?;
-        let name = entry.file_name();
-        let left = name.to_str().and_then(|name| name.strip_suffix(".tmp")).is_some_and(&ours);
-        if left && entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            fs::remove_file(entry.path()).map_err(Error::io("remove", &entry.path()))?;
-        }
-    }
-    Ok(())
-}
-
-/// `name.ext` → `name.ext.tmp`, beside it.
-pub(crate) fn aside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".tmp");
-    PathBuf::from(name)
-}
-
-/// A file of lines that is written aside; it goes away again if it is not finished.
+/// A file of lines that is written aside; it is removed if it is not finished.
 pub(crate) struct TextFile {
     path: PathBuf,
     file: AsideFile,
@@ -133,7 +111,7 @@ impl TextFile {
         writeln!(self.file, "{line}").map_err(Error::io("write", self.file.writing()))
     }
 
-    /// The bytes of another file, whole.
+    /// Appends all bytes of another file.
     pub(crate) fn copy(&mut self, from: &mut impl io::Read) -> io::Result<u64> {
         io::copy(from, &mut self.file)
     }
@@ -156,7 +134,7 @@ mod tests {
         std::os::unix::fs::symlink("real", at("link")).unwrap();
         std::os::unix::fs::symlink("later", at("dangling")).unwrap();
         for name in ["link", "dangling", "new"] {
-            write_aside(&at(name), |out| out.write_all(name.as_bytes())).unwrap();
+            super::super::write(at(name), name.as_bytes()).unwrap();
         }
         assert!(at("link").is_symlink() && at("dangling").is_symlink());
         for (name, text) in [("real", "link"), ("later", "dangling"), ("new", "new")] {
@@ -167,10 +145,9 @@ mod tests {
         let mut file = AsideFile::create(&at("null")).unwrap();
         assert_eq!(file.writing(), Path::new("/dev/null"));
         file.write_all(b"gone").unwrap();
-        file.sync().unwrap();
         file.finish().unwrap();
         assert!(at("null").is_symlink());
-        // What is not finished goes away.
+        // A file that is not finished is removed.
         AsideFile::create(&at("half")).unwrap().write_all(b"half").unwrap();
         let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         left.sort();

@@ -13,14 +13,16 @@
 //!
 //! All numbers are little-endian. Files are checked once, when opened; after that nothing can be out of range.
 
+mod writer;
+
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use rayon::prelude::*;
 
-use crate::aside::aside;
+pub use writer::DatasetWriter;
+
 use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 9] = b"MMIDIDX\0\0";
@@ -248,105 +250,6 @@ fn parse_header(idx: &[u8], path: &Path) -> Result<(Dtype, usize)> {
     Ok((dtype, count as usize))
 }
 
-/// Writes a dataset, sentence by sentence. Nothing is visible under its name before [`DatasetWriter::finish`];
-/// dropped before that, it takes its traces away.
-#[derive(Debug)]
-pub struct DatasetWriter {
-    prefix: PathBuf,
-    bin: BufWriter<File>,
-    wide: bool,
-    vocab_size: usize,
-    sizes: Vec<i32>,
-    finished: bool,
-}
-
-impl DatasetWriter {
-    /// Starts `PREFIX.bin.tmp`; ids are stored in 16 bits if the vocabulary has fewer than [`U16_VOCAB`] entries.
-    pub fn create(prefix: impl AsRef<Path>, vocab_size: usize) -> Result<Self> {
-        let prefix = prefix.as_ref().to_path_buf();
-        let path = aside(&with_suffix(&prefix, ".bin"));
-        let bin = BufWriter::with_capacity(1 << 20, File::create(&path).map_err(Error::io("create", &path))?);
-        Ok(Self {
-            prefix,
-            bin,
-            wide: vocab_size >= U16_VOCAB,
-            vocab_size,
-            sizes: Vec::new(),
-            finished: false,
-        })
-    }
-
-    /// Appends one sentence.
-    pub fn push(&mut self, ids: &[u32]) -> Result<()> {
-        let path = with_suffix(&self.prefix, ".bin");
-        if let Some(id) = ids.iter().find(|&&id| id as usize >= self.vocab_size) {
-            let what = format!("id {id} is not below the vocabulary size {}", self.vocab_size);
-            return Err(Error::dataset(&path, what));
-        }
-        let written = ids.iter().try_for_each(|&id| match self.wide {
-            true => self.bin.write_all(&id.to_le_bytes()),
-            false => self.bin.write_all(&(id as u16).to_le_bytes()),
-        });
-        written.map_err(Error::io("write", &aside(&path)))?;
-        let size = i32::try_from(ids.len());
-        self.sizes
-            .push(size.map_err(|_| Error::dataset(&path, "a sentence of over two thousand million tokens"))?);
-        Ok(())
-    }
-
-    /// Sentences so far.
-    pub fn len(&self) -> usize {
-        self.sizes.len()
-    }
-
-    /// Whether nothing was written yet.
-    pub fn is_empty(&self) -> bool {
-        self.sizes.is_empty()
-    }
-
-    /// Writes the index and renames both files into place.
-    pub fn finish(mut self) -> Result<()> {
-        let (bin, idx) = (with_suffix(&self.prefix, ".bin"), with_suffix(&self.prefix, ".idx"));
-        let idx_aside = aside(&idx);
-        self.bin.flush().map_err(Error::io("write", &aside(&bin)))?;
-        File::create(&idx_aside)
-            .and_then(|file| self.write_index(BufWriter::new(file)))
-            .map_err(Error::io("write", &idx_aside))?;
-        // The index goes last: without it there is no dataset, and an old one never meets new ids.
-        if idx.exists() {
-            fs::remove_file(&idx).map_err(Error::io("replace", &idx))?;
-        }
-        fs::rename(aside(&bin), &bin).map_err(Error::io("rename", &aside(&bin)))?;
-        self.finished = true;
-        fs::rename(&idx_aside, &idx).map_err(Error::io("rename", &idx_aside))
-    }
-
-    fn write_index(&self, mut out: BufWriter<File>) -> std::io::Result<()> {
-        let code: u8 = if self.wide { 4 } else { 8 };
-        let bytes: i64 = if self.wide { 4 } else { 2 };
-        out.write_all(MAGIC)?;
-        out.write_all(&VERSION.to_le_bytes())?;
-        out.write_all(&[code])?;
-        out.write_all(&(self.sizes.len() as u64).to_le_bytes())?;
-        self.sizes.iter().try_for_each(|size| out.write_all(&size.to_le_bytes()))?;
-        let mut start = 0_i64;
-        for &size in &self.sizes {
-            out.write_all(&start.to_le_bytes())?;
-            start += i64::from(size) * bytes;
-        }
-        out.flush()
-    }
-}
-
-impl Drop for DatasetWriter {
-    fn drop(&mut self) {
-        if !self.finished {
-            // Nobody could be told of a failure here, and a stray `.tmp` harms nobody.
-            let _ = fs::remove_file(aside(&with_suffix(&self.prefix, ".bin")));
-            let _ = fs::remove_file(aside(&with_suffix(&self.prefix, ".idx")));
-        }
-    }
-}
 /// Where `SPLIT.idx` or `SPLIT.SRC-TGT.LANG.idx` is missing: the splits whose files are beside it, if there are any.
 fn other_splits(idx_path: &Path) -> Option<String> {
     let name = idx_path.file_name()?.to_str()?;
