@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Rows of cells, each column as wide as it must be; the first to the left, the others to the right.
+/// Prints rows of cells in columns. The first column is aligned to the left, the others to the right.
 pub fn print_columns<'a>(
     out: &mut impl Write,
     rows: impl Iterator<Item = &'a Vec<String>> + Clone,
@@ -20,7 +20,7 @@ pub fn print_columns<'a>(
     Ok(())
 }
 
-/// A time, in the units that suit it.
+/// Duration in seconds, minutes or hours.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {

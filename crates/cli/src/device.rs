@@ -1,4 +1,4 @@
-//! Which device a command runs on.
+//! Device that a command computes on.
 
 use anyhow::{Context, Result, bail};
 use mae_engine::{Device, Numbers};
@@ -6,10 +6,10 @@ use mae_engine::{Device, Numbers};
 /// Flags of every command that computes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DeviceArgs {
-    /// Where to compute: `cpu`, `cuda`, `cuda:1` (by number), or `auto`: the first GPU if there is one that can be used.
+    /// Device: `cpu`, `cuda`, `cuda:1` (by number) or `auto` (the first GPU, or the CPU if no GPU can be used).
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: String,
-    /// Numbers on a GPU: bf16 (f32 sums and master weights), or f32 throughout, which is slower.
+    /// Number type on a GPU: bf16 (with f32 sums and master weights) or f32, which is slower.
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
     precision: Precision,
 }
@@ -21,7 +21,7 @@ enum Precision {
 }
 
 impl DeviceArgs {
-    /// Opens the device. With `auto`, a GPU that cannot be used is a sentence on stderr.
+    /// Opens the device. With `auto`, a note on standard error says why no GPU can be used.
     pub fn open(&self) -> Result<Device> {
         let numbers = match self.precision {
             Precision::Bf16 => Numbers::Bf16,
@@ -30,7 +30,7 @@ impl DeviceArgs {
         match self.device.as_str() {
             "cpu" => Ok(Device::cpu()),
             "auto" => Ok(Device::cuda(0, numbers).unwrap_or_else(|error| {
-                eprintln!("mae: {error}; going on with the CPU");
+                eprintln!("mae: {error}; using the CPU");
                 Device::cpu()
             })),
             name => {

@@ -1,4 +1,4 @@
-//! The `mae` program: parses the command line, calls the libraries, turns errors into one message and exit code 1.
+//! The `mae` program: parses the command line, calls the libraries, and turns errors into one message and exit code 1.
 
 mod columns;
 mod commands;
@@ -28,8 +28,9 @@ Examples:
     mae generate runs/mae7/checkpoint_best --source test.de --plain > test.out
     mae score --sys test.out --ref test.en";
 
-/// Translation and language models whose attention is a gated mixture of experts (MAE, ACL 2020): prepare text, train,
-/// translate and score with one program.
+/// Translation and language models whose attention is a gated mixture of experts (MAE, ACL 2020).
+///
+/// One program prepares text, trains, translates, scores and analyses models.
 #[derive(Parser)]
 #[command(
     name = "mae",
@@ -41,7 +42,7 @@ Examples:
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Threads to use [default: all cores].
+    /// Number of threads [default: all cores].
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
 }
@@ -82,7 +83,7 @@ fn main() -> std::process::ExitCode {
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            // Only standard output is written to without a word about where.
+            // An I/O error without context comes from standard output: all other writes name their file.
             if error.chain().count() == 1
                 && let Some(error) = error.downcast_ref::<std::io::Error>()
             {
@@ -94,8 +95,8 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// Standard output cannot be written to: says so, unless nobody reads any more (`mae … | head`); returns the exit code,
-/// where the latter gives the one of programs that SIGPIPE ends.
+/// Reports that standard output cannot be written, and returns the exit code. A closed pipe (`mae … | head`) is not
+/// reported; its exit code is that of a program ended by SIGPIPE.
 fn cannot_print(why: impl std::fmt::Display, nobody_reads: bool) -> u8 {
     if nobody_reads {
         return 141;
@@ -104,7 +105,7 @@ fn cannot_print(why: impl std::fmt::Display, nobody_reads: bool) -> u8 {
     1
 }
 
-/// `println!` and `eprintln!` panic where they cannot write. That is no fault of the program, and ends it with a message.
+/// Ends the program with a message where `println!` or `eprintln!` cannot write, in place of their panic.
 fn explain_failed_prints() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -113,21 +114,21 @@ fn explain_failed_prints() {
             std::process::exit(cannot_print(why, why.starts_with("Broken pipe")).into());
         }
         match text.strip_prefix("failed printing to stderr: ") {
-            // `mae … 2>&1 | head`; elsewhere there is nowhere left to say anything.
+            // `mae … 2>&1 | head`. In other cases no output is left for a message.
             Some(why) => std::process::exit(if why.starts_with("Broken pipe") { 141 } else { 1 }),
             None => usual(panic),
         }
     }));
 }
 
-/// A write beyond a limit on the size of files becomes an error like that of a full disk, and no longer ends the program
-/// without a word.
+/// Turns a write beyond the limit on file sizes into an error, like that of a full disk. The signal would end the
+/// program without a message.
 fn ignore_file_size_signal() {
     let signal = signal_hook::consts::signal::SIGXFSZ;
     signal_hook::flag::register(signal, std::sync::Arc::default()).ok();
 }
 
-/// An error with its causes, each said once: some of our errors already tell their cause.
+/// Message of an error with its causes, each once: some of our errors already include their cause.
 fn message(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
         if text.is_empty() {
@@ -145,7 +146,7 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         anyhow::ensure!(threads > 0, "--threads 0: at least one thread is needed");
         rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
     }
-    // On a thread of the pool, ops start their parallel loops without waking another thread to do so.
+    // On a thread of the pool, ops start parallel loops without waking another thread first.
     rayon::scope(|_| match cli.command {
         Command::Quickstart(args) => commands::quickstart::run(args),
         Command::Normalize(args) => commands::normalize::run(args),

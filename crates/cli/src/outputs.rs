@@ -1,11 +1,11 @@
-//! Where results go: files, and whoever reads the standard output.
+//! Checks of output files, and closed pipes.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 
-/// An error where a file cannot be written because of its path: told before the work that leads to it, and not after.
+/// Returns an error if the path cannot be a file. Called before the work, so that no work is lost.
 pub fn check_place(path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
     ensure!(!path.is_dir(), "cannot write {}: it is a folder; name a file", path.display());
@@ -15,10 +15,10 @@ pub fn check_place(path: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// An error where two outputs are one file, or an output is an input: one of them would be lost.
+/// Returns an error if two outputs are one file or an output is an input: one of them would be lost.
 pub fn check_apart(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
     for (i, output) in outputs.iter().enumerate() {
-        // What is written to a device or a pipe replaces nothing.
+        // Writing to a device or a pipe replaces nothing.
         if output.exists() && !output.is_file() {
             continue;
         }
@@ -37,7 +37,7 @@ pub fn check_apart(outputs: &[&Path], inputs: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Where a path leads, whether there is a file yet or not; a bare name is in the folder we are in.
+/// Absolute path of a file that may not exist yet.
 fn place(path: &Path) -> PathBuf {
     let beside = || {
         let path = Path::new(".").join(path);
@@ -46,7 +46,7 @@ fn place(path: &Path) -> PathBuf {
     path.canonicalize().ok().or_else(beside).unwrap_or_else(|| path.to_owned())
 }
 
-/// Whoever reads our output may have seen enough (`mae generate … | head`): no fault.
+/// Turns the error of a closed pipe (`mae generate … | head`) into success.
 pub fn unless_nobody_reads(done: Result<()>) -> Result<ExitCode> {
     let is_broken_pipe = |error: &anyhow::Error| {
         let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());

@@ -1,15 +1,15 @@
-//! Progress bars on standard error; nothing where it is not a terminal.
+//! Progress bars on standard error, hidden if it is not a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar over `total` things, called `what`.
+/// Progress bar named `what` over `total` items.
 pub fn bar(total: u64, what: &str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} [{elapsed} < {eta}]")
         .expect("the template is valid");
     ProgressBar::new(total).with_style(style).with_prefix(what.to_owned())
 }
 
-/// One bar at a time, for the stage at hand of long work.
+/// Progress of work in several stages, with one bar for the current stage.
 pub struct Stages {
     quiet: bool,
     stage: String,
@@ -17,12 +17,12 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// No bar yet, and none ever where `quiet`.
+    /// Starts without a bar; `quiet` hides all bars.
     pub fn new(quiet: bool) -> Self {
         Self { quiet, stage: String::new(), bar: ProgressBar::hidden() }
     }
 
-    /// A stage of lines, nobody knows how many.
+    /// Updates a stage that counts lines, without a known total.
     pub fn lines(&mut self, stage: &str, done: u64) {
         if stage != self.stage {
             let style =
@@ -34,7 +34,7 @@ impl Stages {
         self.bar.tick();
     }
 
-    /// A stage of so many steps.
+    /// Updates a stage with a known number of steps.
     pub fn steps(&mut self, stage: &str, done: u64, total: u64) {
         if stage != self.stage {
             self.enter(stage, bar(total, stage));
@@ -50,7 +50,7 @@ impl Stages {
         (self.bar, self.stage) = (bar, stage.to_owned());
     }
 
-    /// Takes the last bar away.
+    /// Removes the last bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

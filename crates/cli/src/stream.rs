@@ -1,4 +1,4 @@
-//! Text commands: lines in, as many lines out in the same order, a bounded number of them in memory.
+//! Text commands: one line out for one line in, in order, with a bounded number of lines in memory.
 
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -8,27 +8,27 @@ use indicatif::{ProgressBar, ProgressStyle};
 use mae_data::{AsideFile, BadUtf8, LineReader};
 use rayon::prelude::*;
 
-/// Lines that are read, worked on and written at a time.
+/// Lines that are read, processed and written together.
 const CHUNK: usize = 1 << 13;
 
-/// Where lines come from and go to.
+/// Input and output files of a text command.
 #[derive(clap::Args)]
 pub struct Files {
-    /// Texts, one after the other; `-` is standard input. Files may be compressed (gzip, zstd).
+    /// Input texts, read in order; `-` is standard input. Files can be compressed (gzip, zstd).
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
-    /// Write here instead of to standard output; the file appears when all is done.
+    /// Output file, in place of standard output; it appears when it is complete.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Answer each line before the next one is read, for a program at the other end of two pipes.
+    /// Write each line before reading the next one, for programs connected by two pipes.
     #[arg(long)]
     line_buffered: bool,
-    /// Put U+FFFD in place of bytes that are not UTF-8 instead of stopping there.
+    /// Replace bytes that are not UTF-8 with U+FFFD. Without this flag they are an error.
     #[arg(long)]
     replace_bad_utf8: bool,
 }
 
-/// Sends every line through `work`, on all threads, and writes what comes of it in order.
+/// Applies `work` to every line on all threads and writes the results in order.
 pub fn map_lines(
     files: &Files,
     what: &'static str,
@@ -37,7 +37,7 @@ pub fn map_lines(
     map_numbered_lines(files, what, |_, line| work(line))
 }
 
-/// The same, where `work` is also told how many lines of all files came before.
+/// Like [`map_lines`]; `work` also gets the number of earlier lines of all files.
 pub fn map_numbered_lines(
     files: &Files,
     what: &'static str,
@@ -51,7 +51,7 @@ pub fn map_numbered_lines(
         let mut reader = open(path, files.replace_bad_utf8)?;
         loop {
             let before = reader.lines_read();
-            // What was read before a bad line is written before the complaint.
+            // Lines before a bad one are written before the error is reported.
             let (lines, failed) = read_chunk(&mut reader, chunk);
             let number = |i: usize| earlier_files + before + i as u64;
             let done: Vec<_> = lines.par_iter().enumerate().map(|(i, line)| work(number(i), line)).collect();
@@ -83,7 +83,7 @@ pub fn map_numbered_lines(
     out.finish()
 }
 
-/// A spinner that counts lines; hidden where the text itself goes to the terminal.
+/// Spinner that counts lines; hidden if the text itself goes to the terminal.
 pub fn spinner(what: &'static str, hidden: bool) -> ProgressBar {
     if hidden {
         return ProgressBar::hidden();
@@ -104,7 +104,7 @@ pub fn open(path: &Path, replace: bool) -> anyhow::Result<LineReader> {
     })
 }
 
-/// Up to `n` lines, fewer if they are long, and the error that ended them.
+/// Reads up to `n` lines, fewer if they are long; also returns the error that stopped it.
 fn read_chunk(reader: &mut LineReader, n: usize) -> (Vec<String>, Option<mae_data::Error>) {
     let (mut lines, mut bytes) = (Vec::new(), 0);
     while lines.len() < n && bytes < 1 << 24 {
@@ -120,47 +120,47 @@ fn read_chunk(reader: &mut LineReader, n: usize) -> (Vec<String>, Option<mae_dat
     (lines, None)
 }
 
-/// Says what was repaired in a text, if anything was.
+/// Reports repairs of a text on standard error, if there were any.
 pub fn tell_issues(reader: &LineReader) {
     tell_issues_with(reader, "");
 }
 
-/// The same, and something more about it.
+/// Like [`tell_issues`], with a note after the report.
 pub fn tell_issues_with(reader: &LineReader, note: &str) {
     if !reader.issues().is_empty() {
         eprintln!("mae: {}: {}{note}", reader.path().display(), reader.issues());
     }
 }
 
-/// Standard output, or a file that is written aside and renamed at the end.
+/// Standard output, or a file that is written under a temporary name and renamed at the end.
 pub enum Output {
-    /// Standard output; who reads it may have seen enough.
+    /// Standard output; its reader can close the pipe at any time.
     Standard(BufWriter<io::Stdout>),
-    /// A file; without `finish` it goes away.
+    /// A file; it is removed if `finish` is not called.
     File(AsideFile),
 }
 
 impl Output {
-    /// Opens the file aside, or standard output.
+    /// Opens standard output, or the file under a temporary name.
     pub fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Standard(BufWriter::new(io::stdout()))) };
         let file = AsideFile::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Self::File(file))
     }
 
-    /// Writes a line; false if nobody reads any more.
+    /// Writes a line; returns false if the reader has closed the pipe.
     pub fn line(&mut self, line: &str) -> anyhow::Result<bool> {
         let written = writeln!(self.out(), "{line}");
         self.unless_nobody_reads(written)
     }
 
-    /// Lets go of what waits to be written.
+    /// Writes all buffered lines.
     pub fn flush(&mut self) -> anyhow::Result<()> {
         let flushed = self.out().flush();
         self.unless_nobody_reads(flushed).map(drop)
     }
 
-    /// All is written: the file gets its name.
+    /// Completes the output: the file gets its name.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.flush()?;
         let complaint = self.complaint();
@@ -170,7 +170,7 @@ impl Output {
         }
     }
 
-    /// Where bytes go.
+    /// Writer of the output.
     pub fn out(&mut self) -> &mut dyn Write {
         match self {
             Self::Standard(out) => out,
@@ -178,7 +178,7 @@ impl Output {
         }
     }
 
-    /// That it cannot be written.
+    /// Error message for a failed write.
     pub fn complaint(&self) -> String {
         match self {
             Self::Standard(_) => "cannot write standard output".into(),

@@ -78,7 +78,7 @@ fn checkpoints_are_chosen_by_update_or_score() {
     let best = ["run/checkpoint.best_bleu_10.2500_100", "run/checkpoint.best_bleu_11.0000_1000"];
     assert_eq!(average(&["--num-best-checkpoints", "2"]), best);
     let few = place.mae(&["average", "run", "--output", "x"], &["--num-update-checkpoints", "4"]);
-    assert!(few.failed().contains("(updates 100, 900, 1000), 4 are wanted"), "{}", few.stderr);
+    assert!(few.failed().contains("(updates 100, 900, 1000) but 4 are needed"), "{}", few.stderr);
     assert!(few.stderr.contains("keep_interval_updates"), "{}", few.stderr);
     save(&place, "run/checkpoint.best_loss_3.2500_100", &["a", "b"], 7);
     let both = place.mae(&["average", "run", "--output", "x"], &["--num-best-checkpoints", "1"]);

@@ -157,7 +157,7 @@ fn a_peer_without_a_measurement_is_refused() {
     place.write("peer.sh", "echo no such flag\n");
     place.write("other.sh", "echo '{\"step\": \"G\", \"target_tokens_per_s\": 1}'\n");
     for (peer, words) in [
-        ("true", "--peer true: it printed no JSON line with a measurement, but nothing"),
+        ("true", "--peer true: the peer printed no JSON line with a measurement, but nothing"),
         ("sh peer.sh", "`no such flag"),
         ("sh other.sh", "no measurement of base's F step"),
     ] {

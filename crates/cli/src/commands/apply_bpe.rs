@@ -1,4 +1,4 @@
-//! `mae apply-bpe`: words to pieces, as `subword-nmt apply-bpe` does.
+//! `mae apply-bpe`: splits words into pieces, like `subword-nmt apply-bpe`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,16 +27,16 @@ pub struct Args {
     /// Merges: subword-nmt's codes, version 0.1 or 0.2.
     #[arg(short, long, value_name = "FILE")]
     codes: PathBuf,
-    /// Use only pieces of this file (`piece count` lines); merges that gave others are undone.
+    /// Use only pieces of this file (`piece count` lines); merges into other pieces are undone.
     #[arg(long, value_name = "FILE")]
     vocabulary: Option<PathBuf>,
-    /// Of the vocabulary, use only pieces with this count or a higher one.
+    /// Use only pieces of the vocabulary with at least this count.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "vocabulary")]
     vocabulary_threshold: u64,
-    /// Skip each merge at each step with this probability (BPE dropout): for training text only.
+    /// Probability of skipping each merge at each step (BPE dropout), for training text only.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     dropout: f64,
-    /// Seed of the dropout; what is skipped depends on it and on the line's number, not on threads.
+    /// Seed of the dropout. Skipped merges depend on the seed and the line number, not on threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

@@ -23,32 +23,32 @@ Examples:
 
 /// Average the parameters of checkpoints (fairseq's average_checkpoints.py).
 ///
-/// Running statistics of gates are averaged, too. The result is a model folder like any other.
+/// Running statistics of gates are averaged as well. The result is an ordinary model folder.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Folder of a run that keeps checkpoints (train.keep_last_epochs, keep_interval_updates, keep_best_checkpoints).
     #[arg(required_unless_present = "inputs", conflicts_with = "inputs", requires = "count")]
     run: Option<PathBuf>,
-    /// Take so many epoch checkpoints (checkpoint7), the newest.
+    /// Average the newest N epoch checkpoints (checkpoint7).
     #[arg(long, value_name = "N", requires = "run", group = "count")]
     num_epoch_checkpoints: Option<usize>,
-    /// Take so many checkpoints made after a number of updates (checkpoint_7_12000), the newest.
+    /// Average the newest N checkpoints that were saved by update (checkpoint_7_12000).
     #[arg(long, value_name = "N", requires = "run", group = "count")]
     num_update_checkpoints: Option<usize>,
-    /// Take so many of the best checkpoints (checkpoint.best_bleu_34.5600_12000), the best.
+    /// Average the N best checkpoints (checkpoint.best_bleu_34.5600_12000).
     #[arg(long, value_name = "N", requires = "run", group = "count")]
     num_best_checkpoints: Option<usize>,
-    /// Best at what, where the run has kept both kinds.
+    /// Metric of the best checkpoints, if the run has kept both kinds.
     #[arg(long = "best-checkpoint-metric", value_name = "METRIC", requires = "num_best_checkpoints")]
     metric: Option<BestBy>,
-    /// Take none after this epoch, or after this update where checkpoints go by updates.
+    /// Ignore checkpoints after this epoch, or after this update for checkpoints saved by update.
     #[arg(long, value_name = "NUMBER", requires = "run")]
     checkpoint_upper_bound: Option<u64>,
     /// Model folders to average.
     #[arg(long, num_args = 1.., value_name = "DIR")]
     inputs: Vec<PathBuf>,
-    /// The folder to write.
+    /// Folder to write.
     #[arg(long, value_name = "DIR")]
     output: PathBuf,
 }
@@ -69,7 +69,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     ensure!(!args.output.is_file(), "--output {} is a file; a model is a folder", args.output.display());
     ensure!(
         !args.output.join(checkpoint::STATE).exists(),
-        "--output {} is a checkpoint that a run goes on from: name another folder",
+        "--output {} is a checkpoint from which a run can continue; name another folder",
         args.output.display()
     );
     average(&inputs, &args.output)?;
@@ -78,7 +78,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The checkpoints that the flags ask for.
+/// Checkpoints that the flags select.
 fn choose(run: &Path, args: &Args) -> Result<Vec<PathBuf>> {
     let (found, count, kind, key) =
         match (args.num_epoch_checkpoints, args.num_update_checkpoints, args.num_best_checkpoints) {
@@ -94,7 +94,7 @@ fn choose(run: &Path, args: &Args) -> Result<Vec<PathBuf>> {
         let numbers: Vec<String> = found.iter().map(|(number, _)| number.to_string()).collect();
         let unit = if kind == "epoch" { "epochs" } else { "updates" };
         bail!(
-            "{} holds {} {kind} checkpoints{}, {count} are wanted; train with train.{key} = {count} or more",
+            "{} holds {} {kind} checkpoints{} but {count} are needed; train with train.{key} = {count} or more",
             run.display(),
             found.len(),
             if numbers.is_empty() { String::new() } else { format!(" ({unit} {})", numbers.join(", ")) }
@@ -103,7 +103,7 @@ fn choose(run: &Path, args: &Args) -> Result<Vec<PathBuf>> {
     Ok(found.split_off(found.len() - count).into_iter().map(|(_, path)| path).collect())
 }
 
-/// The best checkpoints with their updates, the best last.
+/// Best checkpoints with their updates, in rising order.
 fn best(run: &Path, metric: Option<BestBy>) -> Result<Vec<(u64, PathBuf)>> {
     let of = |metric: Metric| kept::best(run, metric);
     let mut best = match metric {
@@ -113,7 +113,7 @@ fn best(run: &Path, metric: Option<BestBy>) -> Result<Vec<(u64, PathBuf)>> {
             let (loss, bleu) = (of(Metric::Loss)?, of(Metric::Bleu)?);
             ensure!(
                 loss.is_empty() || bleu.is_empty(),
-                "{} holds checkpoints that were best by loss and others by BLEU: choose with --best-checkpoint-metric",
+                "{} holds best checkpoints by loss and by BLEU; choose one kind with --best-checkpoint-metric",
                 run.display()
             );
             if loss.is_empty() { bleu } else { loss }

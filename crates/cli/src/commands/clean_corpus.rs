@@ -1,4 +1,4 @@
-//! `mae clean-corpus`: drops pairs of odd lengths, as Moses' `clean-corpus-n.perl` does.
+//! `mae clean-corpus`: drops pairs with unusual lengths, like `clean-corpus-n.perl` of Moses.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,38 +16,38 @@ Examples:
   Keep pairs with 1 to 175 tokens a side, neither side more than 1.5 times as long as the other:
     mae clean-corpus --ratio 1.5 train.tok de en train.clean 1 175";
 
-/// Keep the sentence pairs of sensible lengths, count the others by reason.
+/// Drop sentence pairs with unusual lengths, and count them by reason.
 ///
-/// Reads PREFIX.L1 and PREFIX.L2 (or these with .gz or .zst after them) and writes OUT.L1 and OUT.L2 with one blank
-/// between tokens. Bars (`|`) are removed unless the first pair has one: then words have factors.
+/// Reads PREFIX.L1 and PREFIX.L2 (also with .gz or .zst appended) and writes OUT.L1 and OUT.L2 with one blank between
+/// tokens. Bars (`|`) are removed, except if the first pair contains one: then words have factors.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Start of the input files' names.
+    /// Prefix of the input files.
     prefix: String,
     /// First language.
     l1: String,
     /// Second language.
     l2: String,
-    /// Start of the output files' names.
+    /// Prefix of the output files.
     out: String,
-    /// Fewest tokens of a side.
+    /// Smallest number of tokens on a side.
     min: usize,
-    /// Most tokens of a side.
+    /// Largest number of tokens on a side.
     max: usize,
-    /// How many times as many tokens as the other a side may have.
+    /// Largest ratio between the numbers of tokens of the two sides.
     #[arg(long, value_name = "X", default_value_t = 9.0)]
     ratio: f64,
-    /// Any ratio is right.
+    /// Accept any ratio.
     #[arg(long, conflicts_with = "ratio")]
     ignore_ratio: bool,
-    /// Most characters of a word.
+    /// Largest number of characters in a word.
     #[arg(long, value_name = "N", default_value_t = 1000, visible_alias = "mwl")]
     max_word_length: usize,
-    /// Write in lower case.
+    /// Convert the output to lower case.
     #[arg(long, visible_alias = "lc")]
     lowercase: bool,
-    /// Put U+FFFD in place of bytes that are not UTF-8 instead of stopping there.
+    /// Replace bytes that are not UTF-8 with U+FFFD. Without this flag they are an error.
     #[arg(long)]
     replace_bad_utf8: bool,
     /// Print the counts as one JSON object.
@@ -93,7 +93,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `prefix.lang`, or that compressed.
+/// Path of `prefix.lang`, plain or compressed.
 fn find(prefix: &str, lang: &str) -> anyhow::Result<PathBuf> {
     let name = format!("{prefix}.{lang}");
     let names = ["", ".gz", ".zst"].map(|end| PathBuf::from(format!("{name}{end}")));

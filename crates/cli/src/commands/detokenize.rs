@@ -1,4 +1,4 @@
-//! `mae detokenize`: Moses' detokeniser for English and German.
+//! `mae detokenize`: the detokeniser of Moses for English and German.
 
 use std::process::ExitCode;
 
@@ -17,14 +17,14 @@ Examples:
 
 The output equals that of sacremoses 0.2.0.";
 
-/// Join tokens to text, as Moses does: one line out for one line in.
+/// Join tokens into text, as Moses does: one line out for one line in.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Language: en or de.
     #[arg(short, long, value_name = "LANG")]
     lang: Lang,
-    /// Leave entities such as `&apos;` as they are.
+    /// Keep entities such as `&apos;`.
     #[arg(long)]
     no_unescape: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `mae doctor`: what this machine computes with, whether it computes right, and how fast.
+//! `mae doctor`: hardware and libraries of this machine, their correctness and their speed.
 
 mod kernels;
 mod machine;
@@ -20,22 +20,23 @@ Examples:
 MAE_CUDA_LIBS lists folders (separated by colons) to search for CUDA's libraries after the system's.
 MAE_CACHE names the folder for compiled kernels, in place of your cache folder.";
 
-/// Check this machine: CUDA's libraries, GPUs, kernels, rates; with --kernels, every op against the CPU.
+/// Check this machine: CUDA libraries, GPUs, kernels and speed.
 ///
-/// A GPU is not needed: without one, the reason is told.
+/// With --kernels, every op of the GPU is compared with the CPU. A GPU is not required: without one, the command says
+/// why none can be used.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Run every op on the GPU and on the CPU and print how far they are apart, the worst last.
+    /// Run every op on the GPU and on the CPU and print the differences, the worst last.
     #[arg(long)]
     kernels: bool,
-    /// Only ops and cases whose line contains this text.
+    /// Run only ops and cases whose line contains this text.
     #[arg(long, value_name = "TEXT", default_value = "", requires = "kernels", hide_default_value = true)]
     filter: String,
-    /// Leave out the large cases: for sanitizers, under which kernels are a hundred times slower.
+    /// Skip the large cases: for sanitizers, under which kernels are a hundred times slower.
     #[arg(long, requires = "kernels")]
     small: bool,
-    /// How the GPU computes.
+    /// Number type on the GPU.
     #[arg(long, value_name = "TYPE", default_value = "both", requires = "kernels")]
     numbers: kernels::Modes,
     /// Print one JSON object.

@@ -1,4 +1,4 @@
-//! `mae learn-bpe`: merges from text, as `subword-nmt learn-bpe` and `learn-joint-bpe-and-vocab` do.
+//! `mae learn-bpe`: learns merges from text, like `subword-nmt learn-bpe` and `learn-joint-bpe-and-vocab`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,22 +24,22 @@ The codes are those of subword-nmt, version 0.2.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Texts to learn from, together; `-` is standard input. Files may be compressed (gzip, zstd).
+    /// Texts to learn from, all together; `-` is standard input. Files can be compressed (gzip, zstd).
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
-    /// Merges to learn.
+    /// Number of merges to learn.
     #[arg(short, long, value_name = "N", default_value_t = 10_000)]
     symbols: usize,
     /// Stop when no pair of symbols occurs N times.
     #[arg(long, value_name = "N", default_value_t = 2)]
     min_frequency: u64,
-    /// Write the codes here instead of to standard output; the file appears when all is done.
+    /// File for the codes, in place of standard output; it appears when it is complete.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write the pieces of each text with their counts: as many files as texts, separated by commas.
+    /// Files for the pieces of each text with their counts: one per text, separated by commas.
     #[arg(long, value_name = "FILE,…", value_delimiter = ',')]
     write_vocabulary: Vec<PathBuf>,
-    /// Put U+FFFD in place of bytes that are not UTF-8 instead of stopping there.
+    /// Replace bytes that are not UTF-8 with U+FFFD. Without this flag they are an error.
     #[arg(long)]
     replace_bad_utf8: bool,
 }
@@ -78,7 +78,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     learning.finish_and_clear();
     if codes.len() < args.symbols {
         eprintln!(
-            "mae: {} merges learned, not {}: no other pair occurs {} times",
+            "mae: learned {} merges instead of {}: no other pair occurs {} times",
             codes.len(),
             args.symbols,
             args.min_frequency

@@ -1,4 +1,4 @@
-//! `mae normalize`: Moses' normaliser of punctuation for English and German.
+//! `mae normalize`: the punctuation normaliser of Moses for English and German.
 
 use std::process::ExitCode;
 
@@ -17,26 +17,26 @@ Examples:
 The output equals that of sacremoses 0.2.0; `--non-printing blank` is the
 remove-non-printing-char.perl of Moses.";
 
-/// One form for quotes, dashes and blanks, as Moses has it: one line out for one line in.
+/// Normalise quotes, dashes and blanks as Moses does: one line out for one line in.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Language: en or de.
     #[arg(short, long, value_name = "LANG")]
     lang: Lang,
-    /// First make punctuation and digits of other scripts ASCII.
+    /// First convert punctuation and digits of other scripts to ASCII.
     #[arg(long, visible_alias = "pre-replace-unicode-punct")]
     replace_unicode_punct: bool,
-    /// Leave Penn Treebank quotes (`` and '') as they are.
+    /// Keep Penn Treebank quotes (`` and '').
     #[arg(long)]
     no_penn: bool,
-    /// Leave the order of quotes and commas as it is.
+    /// Keep the order of quotes and commas.
     #[arg(long)]
     no_quote_commas: bool,
-    /// Leave no-break spaces between digits as they are.
+    /// Keep no-break spaces between digits.
     #[arg(long)]
     no_numbers: bool,
-    /// What becomes of characters that do not print: keep, remove, or blank.
+    /// Treatment of non-printing characters: keep, remove, or blank (replace with a blank).
     #[arg(long, value_name = "HOW", default_value = "keep", value_parser = non_printing)]
     non_printing: NonPrinting,
     #[command(flatten)]

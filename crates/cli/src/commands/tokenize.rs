@@ -1,4 +1,4 @@
-//! `mae tokenize`: Moses' tokeniser for English and German.
+//! `mae tokenize`: the tokeniser of Moses for English and German.
 
 use std::process::ExitCode;
 
@@ -29,16 +29,16 @@ pub struct Args {
     /// Split dashes inside words: `well-known` becomes `well @-@ known`.
     #[arg(short, long, visible_alias = "aggressive")]
     aggressive_dash_splits: bool,
-    /// Leave `& | < > ' " [ ]` as they are instead of writing entities such as `&apos;`.
+    /// Keep `& | < > ' " [ ]`. Without this flag they become entities such as `&apos;`.
     #[arg(long)]
     no_escape: bool,
-    /// Keep what matches this pattern in one piece (regular expression, case ignored); may be given again.
+    /// Keep text that matches this regular expression (ignoring case) in one piece; can be repeated.
     #[arg(long, value_name = "REGEX")]
     protect: Vec<String>,
-    /// Keep XML tags, e-mail addresses and addresses of web pages in one piece.
+    /// Keep XML tags, e-mail addresses and web addresses in one piece.
     #[arg(long)]
     protect_basic: bool,
-    /// Keep addresses of web pages, e-mail addresses, @names and #topics in one piece.
+    /// Keep web addresses, e-mail addresses, @names and #topics in one piece.
     #[arg(long)]
     protect_web: bool,
     #[command(flatten)]

@@ -18,20 +18,20 @@ Examples:
   Measure with two threads, beside PyTorch (from the repository's root, with PyTorch installed):
     mae bench decode --threads 2 --peer 'python3 tools/oracle/decode_bench.py'";
 
-/// Translation speed: greedy and beam search with random weights and a fixed length.
+/// Measure translation: greedy and beam search with random weights and a fixed length.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Systems to measure: base, mae7, mae6, …
     #[arg(long, value_delimiter = ',', default_value = "base,mae7", value_name = "NAMES")]
     variants: Vec<String>,
-    /// Beams to measure; 1 is greedy.
+    /// Beam sizes to measure; 1 is greedy search.
     #[arg(long, value_delimiter = ',', default_value = "1,5", value_name = "N,…")]
     beams: Vec<usize>,
-    /// Sentences to translate, all in one batch.
+    /// Number of sentences, translated in one batch.
     #[arg(long, default_value_t = 32)]
     sentences: usize,
-    /// Tokens of each source and of each translation.
+    /// Tokens per source sentence and per translation.
     #[arg(long, default_value_t = 25)]
     length: usize,
     #[command(flatten)]

@@ -9,27 +9,27 @@ pub struct Measurement<'a> {
     pub step: &'static str,
     pub device: &'a str,
     pub threads: usize,
-    /// Rounds that the figures are medians of.
+    /// Number of rounds; the figures are medians over them.
     pub rounds: usize,
     pub ms_per_update: f64,
     pub tokens_per_s: f64,
     pub tokens_per_update: f64,
-    /// On the CPU: share of the time spent in matrix products, their rate, and the rate of one large product: what the
-    /// rate could be at best.
+    /// On the CPU: share of the time spent in matrix products, their rate, and the rate of one large product as an
+    /// upper limit.
     pub product_share: Option<f64>,
     pub product_gflops: Option<f64>,
     pub product_peak_gflops: Option<f64>,
     /// Floating-point operations of the products of one update, in units of 10¹².
     pub tflop_per_update: f64,
-    /// The most memory in use at once, in GiB: parameters, gradients, moments and activations.
+    /// Peak of the memory in use, in GiB: parameters, gradients, moments and activations.
     pub peak_memory_gib: f64,
-    /// Memory held, in GiB: in use or free to be used again, by variants measured before as well.
+    /// Memory held, in GiB: in use or free for reuse, including that of earlier variants.
     pub memory_gib: f64,
     pub peer_tokens_per_s: Option<f64>,
     pub peer_peak_memory_gib: Option<f64>,
-    /// Median over the rounds of our rate by the peer's.
+    /// Median over the rounds of our rate divided by the peer's.
     pub ratio_to_peer: Option<f64>,
-    /// Our best round by the peer's best: what is left when nobody else disturbs the machine.
+    /// Rate of our best round divided by that of the peer's best: least affected by other load on the machine.
     pub ratio_of_best: Option<f64>,
 }
 
@@ -38,7 +38,7 @@ pub fn gib(bytes: usize) -> f64 {
     bytes as f64 / (1u64 << 30) as f64
 }
 
-/// Prints one measurement; `tokens` is what tokens are called.
+/// Prints one measurement; `tokens` is the name of the unit.
 pub fn report(m: &Measurement<'_>, tokens: &str, json: bool) {
     if json {
         println!("{}", serde_json::to_string(m).expect("measurements can be written as JSON"));

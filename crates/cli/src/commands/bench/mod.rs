@@ -1,4 +1,4 @@
-//! `mae bench`: how fast this machine trains and translates, beside a peer in the same run.
+//! `mae bench`: speed of training and translation on this machine, beside a peer in the same run.
 
 mod decode;
 mod measurement;
@@ -21,7 +21,7 @@ Examples:
   Measure greedy and beam search:
     mae bench decode --threads 2";
 
-/// Measure training and translation speed on made-up data of realistic lengths.
+/// Measure the speed of training and translation on random data of realistic lengths.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

@@ -1,22 +1,22 @@
-//! The peer: another program that measures the same thing and prints JSON lines, run between our own runs.
+//! Peer: another program that measures the same work and prints JSON lines, run between our own rounds.
 
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-/// What a peer prints of one measurement; other fields are passed over.
+/// One measurement as the peer prints it; other fields are ignored.
 #[derive(Debug, Deserialize)]
 pub struct Line {
-    /// The kind of step, `F`, `G` or `joint`, where steps are measured.
+    /// Kind of step, `F`, `G` or `joint`, if steps are measured.
     #[serde(default)]
     pub step: String,
-    /// The beam, where search is measured.
+    /// Beam size, if search is measured.
     pub beam: Option<usize>,
-    /// Target tokens per second, padding not counted.
+    /// Target tokens per second, without padding.
     #[serde(rename = "target_tokens_per_s")]
     pub tokens_per_s: f64,
-    /// The most GPU memory in use at once, where the peer tells.
+    /// Peak of the GPU memory in use, if the peer reports it.
     pub peak_gpu_mib: Option<f64>,
 }
 
@@ -35,7 +35,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// What the peer, if there is one, measures with these flags.
+    /// Runs the peer with these flags; no lines without a peer.
     pub fn run_peer(&self, flags: &Flags) -> Result<Vec<Line>> {
         let Some(command) = &self.peer else { return Ok(Vec::new()) };
         let mut all: Vec<String> =
@@ -44,7 +44,7 @@ impl Output {
         run(command, &all)
     }
 
-    /// The line among the peer's that `wanted` wants, called `what`; none where there is no peer.
+    /// Finds the line of the peer that `wanted` accepts; `None` without a peer. `what` names it in the error.
     pub fn of_peer<'l>(
         &self,
         lines: &'l [Line],
@@ -53,11 +53,11 @@ impl Output {
     ) -> Result<Option<&'l Line>> {
         let Some(command) = &self.peer else { return Ok(None) };
         let line = lines.iter().find(|line| wanted(line));
-        line.map(Some).with_context(|| format!("--peer {command}: it printed no measurement of {what}"))
+        line.map(Some).with_context(|| format!("--peer {command}: the peer printed no measurement of {what}"))
     }
 }
 
-/// Runs `command` (split at spaces) with `flags` added; reads its JSON lines.
+/// Runs `command` (split at spaces) with `flags` appended and reads its JSON lines.
 fn run(command: &str, flags: &[String]) -> Result<Vec<Line>> {
     let mut words = command.split_whitespace();
     let Some(program) = words.next() else { bail!("--peer needs a command") };
@@ -74,10 +74,11 @@ fn run(command: &str, flags: &[String]) -> Result<Vec<Line>> {
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with('{')).collect();
     ensure!(
         !lines.is_empty(),
-        "--peer {command}: it printed no JSON line with a measurement, but {}",
+        "--peer {command}: the peer printed no JSON line with a measurement, but {}",
         if text.trim().is_empty() { "nothing".to_owned() } else { format!("`{}`", text.trim()) }
     );
-    let parse =
-        |line| serde_json::from_str(line).with_context(|| format!("--peer {command}: it printed {line}"));
+    let parse = |line| {
+        serde_json::from_str(line).with_context(|| format!("--peer {command}: the peer printed {line}"))
+    };
     lines.into_iter().map(parse).collect()
 }

@@ -11,10 +11,10 @@ use mae_train::config::assignment;
 use super::peer::Flags;
 use crate::recipes;
 
-/// The size of the model; by default that of the IWSLT14 task.
+/// Size of the model; by default that of the IWSLT14 task.
 #[derive(Clone, clap::Args)]
 pub struct Shape {
-    /// D: width of the model.
+    /// Width of the model.
     #[arg(long, default_value_t = 512)]
     pub width: usize,
     /// Inner width of the feed-forward sublayers.
@@ -23,19 +23,19 @@ pub struct Shape {
     /// Layers of the encoder and of the decoder.
     #[arg(long, default_value_t = 6)]
     pub layers: usize,
-    /// Heads.
+    /// Number of attention heads.
     #[arg(long, default_value_t = 8)]
     pub heads: usize,
-    /// Types of the source dictionary.
+    /// Number of types in the source dictionary.
     #[arg(long, default_value_t = 8848)]
     pub src_vocab: usize,
-    /// Types of the target dictionary.
+    /// Number of types in the target dictionary.
     #[arg(long, default_value_t = 6632)]
     pub tgt_vocab: usize,
 }
 
 impl Shape {
-    /// Refuses sizes that no model has.
+    /// Checks the sizes.
     pub fn check(&self) -> Result<()> {
         check_sizes([self.width, self.inner, self.layers, self.heads])?;
         let specials = SPECIALS.len();
@@ -45,7 +45,7 @@ impl Shape {
         Ok(())
     }
 
-    /// The configuration of `variant` in this shape.
+    /// Configuration of `variant` with these sizes.
     pub fn config(&self, variant: &str) -> Result<RunConfig> {
         let mut layers = recipes::layers("iwslt14-base")?;
         for (key, value) in [
@@ -74,7 +74,7 @@ impl Shape {
     }
 }
 
-/// Refuses a width, inner width, number of layers or number of heads of 0.
+/// Returns an error if a width, inner width, number of layers or number of heads is 0.
 pub fn check_sizes(sizes: [usize; 4]) -> Result<()> {
     for (flag, size) in ["width", "inner", "layers", "heads"].into_iter().zip(sizes) {
         ensure!(size > 0, "--{flag} must be above 0");
@@ -82,7 +82,7 @@ pub fn check_sizes(sizes: [usize; 4]) -> Result<()> {
     Ok(())
 }
 
-/// Tokens of the longest sentence, the end mark counted.
+/// Tokens of the longest sentence, including the end mark.
 pub const LONGEST: usize = 175;
 
 /// Batches of random words with the lengths of IWSLT14 after 10,000 merges: ln(source) normal with mean 3.0 and
@@ -122,7 +122,7 @@ pub fn batches(
     Ok(sampler.epoch(1).iter().take(count).map(|ids| PackedBatch::from_pairs(&data, ids)).collect())
 }
 
-/// `len` ids, the end mark last, drawn from row `row` of the stream.
+/// Random sentence of `len` ids, ending with the end mark, drawn from row `row` of the stream.
 pub fn random_sentence(stream: Stream, row: u32, column: u32, len: usize, types: usize) -> Vec<u32> {
     let word = |j: usize| 4 + (stream.uniform(row, column + j as u32) * (types - 4) as f32) as u32;
     (0..len - 1).map(|j| word(j).min(types as u32 - 1)).chain([EOS]).collect()

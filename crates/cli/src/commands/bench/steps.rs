@@ -1,4 +1,4 @@
-//! What `mae bench train` and `mae bench train-lm` share: updates of each kind timed in rounds, ours and a peer's in turn.
+//! Shared parts of `mae bench train` and `mae bench train-lm`: timed rounds of updates, ours and a peer's in turn.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use super::measurement::{Measurement, gib, report};
 use super::peer::{Flags, Output};
 use crate::device::DeviceArgs;
 
-/// Flags of both.
+/// Flags of both commands.
 #[derive(clap::Args)]
 pub struct Timing {
     /// Systems to measure: base, mae7, mae6, uni-mae7, nobcd.
@@ -24,32 +24,33 @@ pub struct Timing {
     pub variants: Vec<String>,
     #[command(flatten)]
     device: DeviceArgs,
-    /// Updates to time in each round.
+    /// Number of updates to time in each round.
     #[arg(long, default_value_t = 10)]
     pub steps: usize,
     /// On a GPU: also run one update op by op and print the time of each kernel and product.
     #[arg(long)]
     profile: bool,
-    /// Rounds; ours and the peer take turns. Medians over the rounds are printed, and the ratio of the best rounds.
+    /// Number of rounds, in which we and the peer take turns. The output has medians over the rounds and the ratio of
+    /// the best rounds.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     #[command(flatten)]
     output: Output,
 }
 
-/// A machine ready to be timed.
+/// Opened device with the settings of the benchmark.
 pub struct Bench<'a> {
     timing: &'a Timing,
     pub device: Device,
     threads: usize,
     /// On the CPU: GFLOP/s of one large product.
     product_peak: Option<f64>,
-    /// What tokens are called.
+    /// Name of the unit: tokens or target tokens.
     tokens: &'static str,
 }
 
 impl<'a> Bench<'a> {
-    /// Opens the device and says what it is.
+    /// Opens the device and prints its description.
     pub fn open(timing: &'a Timing, tokens: &'static str) -> Result<Self> {
         ensure!(timing.steps > 0 && timing.rounds > 0, "--steps and --rounds must be above 0");
         let device = timing.device.open()?;
@@ -60,8 +61,8 @@ impl<'a> Bench<'a> {
         Ok(Self { timing, device, threads: rayon::current_num_threads(), product_peak, tokens })
     }
 
-    /// Times and reports every kind of step that `variant` has. `tflop` tells the 10¹² operations of the products of
-    /// an update, forward only; `flags` are the peer's, besides those that all peers know.
+    /// Times and reports every kind of step of `variant`. `tflop` is the number of operations, in units of 10¹², of the
+    /// matrix products of one forward pass; `flags` are the peer's, besides those that all peers know.
     pub fn measure<M: Model>(
         &self,
         variant: &str,
@@ -78,14 +79,14 @@ impl<'a> Bench<'a> {
             ("steps", timing.steps.to_string()),
             ("threads", self.threads.to_string()),
         ]);
-        // NoBCD learns gates and all the rest in one step.
+        // NoBCD trains gates and all other parameters in one step.
         let steps = match learner.model.config().mixture().system {
             System::Mae => &["F", "G"][..],
             System::Nobcd => &["joint"][..],
             System::Base | System::Uniform => &["F"][..],
         };
-        // Untimed: buffers are allocated and caches warm after one step of each kind; a GPU sees every shape twice,
-        // runs it once op by op and captures it the second time.
+        // Untimed warm-up: allocates buffers and fills caches with one step of each kind. A GPU runs every shape twice:
+        // once op by op, and once to capture it.
         let warm_up = if device.is_gpu() { [data, data].concat() } else { data[..1].to_vec() };
         let mut peaks = Vec::new();
         for step in steps {
@@ -131,7 +132,7 @@ impl<'a> Bench<'a> {
                 product_share: product_peak.map(|_| of(&|round| round.own.product_share)),
                 product_gflops: product_peak.map(|_| of(&|round| round.own.product_gflops)),
                 product_peak_gflops: *product_peak,
-                // Forward, gradient of the input, gradient of the weight; a G step has no use for the last.
+                // Forward pass, gradient of the input, gradient of the weight; a G step skips the last.
                 tflop_per_update: tflop * if *step == "G" { 2.0 } else { 3.0 },
                 peak_memory_gib: gib(peak),
                 memory_gib: gib(device.memory_held()),
@@ -156,7 +157,7 @@ struct Timed {
     product_gflops: f64,
 }
 
-/// One round: ours, and right after it the peer's tokens per second and peak memory in MiB.
+/// One round: our time, and the tokens per second and peak memory in MiB of the peer right after it.
 struct Round {
     own: Timed,
     peer: Option<f64>,
@@ -196,14 +197,14 @@ fn print_profile(variant: &str, step: &str, times: &[OpTime]) {
     }
 }
 
-/// The middle value.
+/// Median of the values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
-/// GFLOP/s of a product of 2,048 cubed, the best of five.
+/// GFLOP/s of a product of 2,048 cubed, best of five.
 fn product_peak() -> f64 {
     let n = 2048;
     let (a, b) = (vec![0.5; n * n], vec![0.25; n * n]);

@@ -1,4 +1,4 @@
-//! `mae bench train`: target tokens per second of each kind of step of translation.
+//! `mae bench train`: target tokens per second for each kind of training step of a translation model.
 
 use anyhow::{Result, ensure};
 use mae_data::PackedBatch;
@@ -13,17 +13,17 @@ Examples:
   Measure with two threads, beside PyTorch (from the repository's root, with PyTorch installed):
     mae bench train --threads 2 --peer 'python3 tools/oracle/bench.py'";
 
-/// Training speed: target tokens per second of F and G steps.
+/// Measure training of translation models: target tokens per second of F and G steps.
 ///
-/// Batches are packed to --max-tokens target tokens; lengths are drawn to look like IWSLT14. With --peer, the peer runs
-/// in turn with each variant, and ratios are printed.
+/// Batches are packed to --max-tokens target tokens, with sentence lengths like those of IWSLT14. With --peer, the peer
+/// runs in turn with each variant, and ratios are printed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Target tokens per batch.
     #[arg(long, default_value_t = 2048)]
     max_tokens: u32,
-    /// Token budget of the peer, which counts padding [default: the same].
+    /// Tokens per batch of the peer, including padding [default: --max-tokens].
     #[arg(long)]
     peer_max_tokens: Option<u32>,
     #[command(flatten)]
@@ -50,8 +50,8 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Operations of the products of a mean update's forward pass, in units of 10¹²: 2 for each weight and row. Attention's
-/// own products and the gates' are left out.
+/// Operations of matrix products in the forward pass of an average update, in units of 10¹²: 2 for each weight and row.
+/// Products inside attention and gates are not counted.
 fn tflop(shape: &Shape, data: &[PackedBatch]) -> f64 {
     let (d, inner) = (shape.width as f64, shape.inner as f64);
     let mean =

@@ -1,4 +1,4 @@
-//! `mae bench train-lm`: tokens per second of each kind of step of language modelling.
+//! `mae bench train-lm`: tokens per second for each kind of training step of a language model.
 
 use anyhow::{Result, ensure};
 use mae_data::PackedBatch;
@@ -24,19 +24,19 @@ Examples:
     mae bench train-lm --layers 3 --width 256 --inner 512 --vocab 33280 --cutoffs 4000,12000 \\
         --tokens-per-sample 128 --max-tokens 2048";
 
-/// Training speed of language models: tokens per second of F and G steps.
+/// Measure training of language models: tokens per second of F and G steps.
 ///
 /// Each update is one batch of --max-tokens tokens in full blocks. Words are drawn with the frequencies of Wikipedia's
-/// text, so that the bands of the vocabulary get their usual shares. By default the model is transformer_lm_wiki103 with
-/// WikiText-103's dictionary, trained as in the recipe wiki103-base. With --peer, the peer runs in turn with each variant, and
-/// ratios are printed.
+/// text, so that the bands of the vocabulary get realistic shares. The default model is transformer_lm_wiki103 with
+/// the dictionary of WikiText-103, trained as in the recipe wiki103-base. With --peer, the peer runs in turn with each
+/// variant, and ratios are printed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Tokens per update, a multiple of --tokens-per-sample.
     #[arg(long, default_value_t = 4096)]
     max_tokens: usize,
-    /// Tokens of a block.
+    /// Tokens per block.
     #[arg(long, default_value_t = 512)]
     tokens_per_sample: usize,
     #[command(flatten)]
@@ -45,25 +45,25 @@ pub struct Args {
     shape: LmSizes,
 }
 
-/// The size of the model; by default that of transformer_lm_wiki103.
+/// Size of the model; by default that of transformer_lm_wiki103.
 #[derive(clap::Args)]
 struct LmSizes {
-    /// D: width of the model.
+    /// Width of the model.
     #[arg(long, default_value_t = 1024)]
     width: usize,
     /// Inner width of the feed-forward sublayers.
     #[arg(long, default_value_t = 4096)]
     inner: usize,
-    /// Layers.
+    /// Number of layers.
     #[arg(long, default_value_t = 16)]
     layers: usize,
-    /// Heads.
+    /// Number of attention heads.
     #[arg(long, default_value_t = 8)]
     heads: usize,
-    /// Types of the dictionary.
+    /// Number of types in the dictionary.
     #[arg(long, default_value_t = 267_744)]
     vocab: usize,
-    /// Where the vocabulary is cut into bands; an empty list: a plain softmax.
+    /// Ids that divide the vocabulary into bands; an empty list gives a plain softmax.
     #[arg(long, default_value = "20000,60000", value_name = "N,…")]
     cutoffs: String,
 }
@@ -91,14 +91,14 @@ pub fn run(args: Args) -> Result<()> {
 }
 
 impl LmSizes {
-    /// Refuses sizes that no model has.
+    /// Checks the sizes.
     fn check(&self) -> Result<()> {
         check_sizes([self.width, self.inner, self.layers, self.heads])?;
         ensure!(self.vocab > FIRST_WORD, "--vocab must be above {FIRST_WORD}");
         Ok(())
     }
 
-    /// The configuration of `variant` in this shape.
+    /// Configuration of `variant` with these sizes.
     fn config(
         &self,
         variant: &str,
@@ -135,12 +135,12 @@ impl LmSizes {
     }
 }
 
-/// The first id of a word: special tokens come before.
+/// First id of a word; special tokens come before it.
 const FIRST_WORD: usize = 4;
 
 /// Batches of full blocks of random words. The word of rank r has a frequency proportional to 1 / (r · (1 + r/20,000)^0.9),
 /// fitted to the articles of Wikipedia that WikiText-103 is made of: 93 % of the tokens are among the 20,000 most frequent
-/// words, 4 % among the next 40,000, 2.5 % beyond. The peer draws them so, too.
+/// words, 4 % among the next 40,000, 2.5 % beyond. The peer draws words in the same way.
 fn batches(vocab: usize, count: usize, tokens: usize, per_block: usize) -> Vec<PackedBatch> {
     let weight = |rank: usize| 1.0 / (rank as f64 * (1.0 + rank as f64 / 20_000.0).powf(0.9));
     let below: Vec<f64> = (1..=vocab - FIRST_WORD)
@@ -159,7 +159,7 @@ fn batches(vocab: usize, count: usize, tokens: usize, per_block: usize) -> Vec<P
         (FIRST_WORD + below.partition_point(|&sum| sum <= drawn).min(below.len() - 1)) as u32
     };
     let batch = |number: usize| {
-        // A word more than there are targets: each target follows its input.
+        // One word more than targets: each target follows its input.
         let words: Vec<u32> = (0..=tokens).map(|at| word(number, at)).collect();
         PackedBatch {
             prev: words[..tokens].to_vec(),
@@ -172,8 +172,8 @@ fn batches(vocab: usize, count: usize, tokens: usize, per_block: usize) -> Vec<P
     (0..count).map(batch).collect()
 }
 
-/// Operations of the products of a mean update's forward pass, in units of 10¹²: 2 for each weight and row. Attention's
-/// own products and the gates' are left out.
+/// Operations of matrix products in the forward pass of an average update, in units of 10¹²: 2 for each weight and row.
+/// Products inside attention and gates are not counted.
 fn tflop(config: &LmConfig, bands: &Bands, data: &[PackedBatch]) -> f64 {
     let (d, inner) = (config.decoder_embed_dim as f64, config.decoder_ffn_embed_dim as f64);
     let layers = config.decoder_layers as f64 * (4.0 * d * d + 2.0 * d * inner);

@@ -1,4 +1,4 @@
-//! Every op of the GPU against the CPU.
+//! Comparison of every op of the GPU with the CPU.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -7,14 +7,14 @@ use mae_engine::Numbers;
 use mae_engine::cuda::suite::{self, Choice, Row};
 use serde_json::json;
 
-/// How the GPU computes.
+/// Number types to test.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Modes {
     /// Activations in bfloat16.
     Bf16,
-    /// Everything in f32.
+    /// All numbers in f32.
     F32,
-    /// One after the other.
+    /// Both, one after the other.
     Both,
 }
 
@@ -32,12 +32,14 @@ impl Modes {
 pub fn run(modes: Modes, choice: Choice<'_>, json: bool) -> anyhow::Result<ExitCode> {
     let begin = Instant::now();
     let mut rows: Vec<Row> = Vec::new();
-    eprintln!("mae: running every op on the GPU and the CPU; kernels that are not cached are compiled first");
+    eprintln!(
+        "mae: running every op on the GPU and the CPU; kernels that are not in the cache are compiled first"
+    );
     let outcome =
         modes.all().iter().try_for_each(|&numbers| suite::run(0, numbers, choice, |row| rows.push(row)));
     if rows.is_empty() {
         outcome?;
-        anyhow::bail!("--filter {}: no op or case has this in its line", choice.filter);
+        anyhow::bail!("--filter {}: no op or case contains this text", choice.filter);
     }
     rows.sort_by(|a, b| a.severity().total_cmp(&b.severity()));
     let failed = rows.iter().filter(|row| !row.ok()).count();
@@ -52,7 +54,7 @@ pub fn run(modes: Modes, choice: Choice<'_>, json: bool) -> anyhow::Result<ExitC
             if failed == 0 { "all within their tolerance".into() } else { format!("{failed} FAILED") };
         println!("{} comparisons in {seconds:.1} s: {verdict}", rows.len());
     }
-    // What was compared is shown; what could not be is told after it.
+    // Comparisons are printed before the error that ended them.
     outcome?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,4 +1,4 @@
-//! What is here: libraries, GPUs, rates.
+//! Description of the machine: libraries, GPUs, speed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,27 +10,27 @@ use mae_engine::cuda::{GpuInfo, compile, gpus, library};
 use mae_engine::{Device, Numbers, Result};
 use serde::Serialize;
 
-/// Everything that is printed.
+/// Everything that the command prints.
 #[derive(Serialize)]
 struct Machine {
     cpu: Cpu,
     libraries: Vec<Library>,
-    /// The newest CUDA version that the driver knows.
+    /// Newest CUDA version that the driver supports.
     driver: Option<String>,
-    /// NVRTC's version.
+    /// Version of NVRTC.
     compiler: Option<String>,
     cache: Option<PathBuf>,
     gpus: Vec<Gpu>,
-    /// What the first GPU does.
+    /// Measurements of the first GPU.
     measured: Option<Measured>,
-    /// Why no GPU can be used, if none can.
+    /// Reason why no GPU can be used, if none can.
     no_gpu: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Cpu {
     threads: usize,
-    /// What computes matrix products.
+    /// Name of the implementation of matrix products.
     kernel: &'static str,
     gflop_per_s: f64,
 }
@@ -54,7 +54,7 @@ struct Gpu {
 struct Measured {
     kernels: usize,
     kernel_seconds: f64,
-    /// ‖gpu − cpu‖/‖cpu‖ of a product.
+    /// Relative error of a product, ‖gpu − cpu‖/‖cpu‖.
     bf16_error: f64,
     f32_error: f64,
     /// Bytes read and written.
@@ -63,20 +63,20 @@ struct Measured {
     bf16_tflop_per_s: f64,
 }
 
-/// Looks at everything and prints it.
+/// Inspects the machine and prints the result.
 pub fn run(json: bool) -> anyhow::Result<ExitCode> {
-    let machine = look();
+    let machine = inspect();
     if json {
         println!("{}", serde_json::to_string_pretty(&machine)?);
     } else {
         print(&machine);
     }
-    // A GPU that is there and cannot be used is a fault; none at all is not.
+    // A GPU that cannot be used is a failure; no GPU at all is not.
     let broken = machine.measured.is_none() && !machine.gpus.is_empty();
     Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn look() -> Machine {
+fn inspect() -> Machine {
     let found: Vec<GpuInfo> = gpus().unwrap_or_default();
     let (measured, no_gpu) = match measure() {
         Ok(measured) => (Some(measured), None),
