@@ -1,15 +1,15 @@
-//! Curves of a page: all that can be shown are in it, and its reader chooses.
+//! Charts of a page: it holds all of them, and the reader chooses.
 
 use serde::Serialize;
 
 use crate::runs::chart::{self, Frame};
 use crate::runs::curves::{Against, Series};
 
-/// A chart that can be shown.
+/// A chart of the page.
 #[derive(Serialize)]
 pub struct PageChart {
     curve: String,
-    /// Also the unit of the x axis.
+    /// Quantity and unit of the x axis.
     against: &'static str,
     svg: String,
     frame: Frame,

@@ -1,5 +1,4 @@
-//! Pages to look at: one HTML file each that needs nothing else, no network and no build. What is shown lies in the page as
-//! JSON; the scripts draw it.
+//! HTML pages: single files that need no network and no build. The data is in the page as JSON; its script draws it.
 
 pub mod charts;
 
@@ -9,14 +8,14 @@ use serde::Serialize;
 const TEMPLATE: &str = include_str!("template.html");
 const STYLE: &str = include_str!("style.css");
 const COMMON: &str = include_str!("common.js");
-/// Draws what `mae analyze` found.
+/// Script of the pages of `mae analyze`.
 pub const ANALYSIS: &str = include_str!("analysis.js");
-/// Draws what `mae reproduce` or `mae transfer` found.
+/// Script of the pages of `mae reproduce` and `mae transfer`.
 pub const STUDY: &str = concat!(include_str!("charts.js"), include_str!("study.js"));
-/// Draws what `mae report` found.
+/// Script of the pages of `mae report`.
 pub const REPORT: &str = concat!(include_str!("charts.js"), include_str!("report.js"));
 
-/// A page that `script` fills with `data`.
+/// Page that `script` fills with `data`.
 pub fn page(title: &str, script: &str, data: &impl Serialize) -> Result<String> {
     let parts = [
         ("{{title}}", escape(title)),
@@ -24,7 +23,7 @@ pub fn page(title: &str, script: &str, data: &impl Serialize) -> Result<String> 
         ("{{data}}", json_in_html(&serde_json::to_string(data)?)),
         ("{{script}}", format!("{COMMON}\n{script}")),
     ];
-    // Each mark once, from the front: what was put in is not looked at again.
+    // Each mark is replaced once, from the front; inserted text is not searched again.
     let mut page = String::new();
     let mut rest = TEMPLATE;
     for (mark, text) in parts {
@@ -36,8 +35,8 @@ pub fn page(title: &str, script: &str, data: &impl Serialize) -> Result<String> 
     Ok(page + rest)
 }
 
-/// JSON that an HTML parser cannot take for anything else: no `<`, `>` or `&`, and no line separator that scripts choke on. It
-/// parses to the same values.
+/// JSON that is safe inside HTML: without `<`, `>`, `&` and the line separators that scripts do not accept. It parses to
+/// the same values.
 fn json_in_html(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -49,7 +48,7 @@ fn json_in_html(json: &str) -> String {
     out
 }
 
-/// Text for HTML and SVG.
+/// Text escaped for HTML and SVG.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
