@@ -19,6 +19,15 @@ enum Kind {
     Gpu(Arc<Gpu>),
 }
 
+/// Chooses between the two implementations of an op.
+#[derive(Clone, Copy)]
+pub(crate) enum Backend<'a> {
+    /// `ops/<op>/cpu.rs`.
+    Cpu,
+    /// `ops/<op>/cuda.rs`, on this GPU.
+    Gpu(&'a Arc<Gpu>),
+}
+
 /// How a GPU computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
@@ -104,12 +113,26 @@ impl Device {
         }
     }
 
+    /// Compiles every kernel for a GPU, using all cores, unless the cache on disk has them; returns their number. Without
+    /// this, kernels are compiled when they are first used. Nothing to do on the CPU.
+    pub fn compile_kernels(&self) -> Result<usize> {
+        self.gpu().map_or(Ok(0), |gpu| gpu.compile_all())
+    }
+
     /// Runs `work` on a GPU op by op and gives the time of each kernel and product, the longest first; no times on the
     /// CPU.
     pub fn profile<R>(&self, work: impl FnOnce() -> R) -> (R, Vec<OpTime>) {
         match self.gpu() {
             None => (work(), Vec::new()),
             Some(gpu) => gpu.profile(work),
+        }
+    }
+
+    /// The code that computes an op on this device.
+    pub(crate) fn backend(&self) -> Backend<'_> {
+        match &self.0 {
+            Kind::Cpu(_) => Backend::Cpu,
+            Kind::Gpu(gpu) => Backend::Gpu(gpu),
         }
     }
 

@@ -11,7 +11,8 @@
 //! | [`optim`] | Adam, NAG, SGD, norms and scaling over flat buffers |
 //! | `cpu` | what CPU code shares: matrix products, row loops, vectorised exp |
 //! | [`cuda`] | GPUs: libraries found at run time, kernels, products, captured graphs, the GPU's side of every op |
-//! | [`gradcheck`] | finite differences, used by the tests of every op |
+//! | `gradcheck` (feature `suite`) | finite differences, used by the tests of every op |
+//! | `suite` (feature `suite`) | every op on a GPU against the CPU: `mae doctor --kernels` |
 //!
 //! Sizes are named as in ARCHITECTURE.md: N rows (tokens of all sentences end to end), B sentences, D width,
 //! H heads, K head width, E experts, V vocabulary.
@@ -20,12 +21,15 @@ pub mod cpu;
 pub mod cuda;
 pub mod device;
 pub mod error;
+#[cfg(feature = "suite")]
 pub mod gradcheck;
 mod host_copy;
 pub mod ops;
 pub mod optim;
 pub mod params;
 pub mod rng;
+#[cfg(feature = "suite")]
+pub mod suite;
 pub mod tape;
 pub mod tensor;
 mod usage;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 pub use self::gradients::Gradients;
 use crate::cuda::memory::{Dtype, Ptr};
+use crate::cuda::ops::elementwise::{ColumnSum, ColumnSums};
 use crate::cuda::ops::optim as gpu;
-use crate::device::{Buffer, Device};
+use crate::device::{Backend, Buffer, Device};
 use crate::{Error, HostCopy, Result};
 
 /// Names a group of parameters; what a group means is the model's business.
@@ -267,14 +268,25 @@ impl Params {
         Gradients::new(&self.device, &self.layout)
     }
 
-    /// Takes over values that ops have computed for blocks (running statistics), as far as they are finite. A GPU
-    /// leaves none: there running statistics move as the op runs.
+    /// Takes over values that ops have computed for blocks (running statistics), in the device's order of work.
     pub fn apply(&mut self, updates: Updates) {
-        for (id, values) in updates.0 {
-            let block = &self.layout.blocks[id.0];
-            let target = &mut self.buffers[block.group.0][block.range()];
-            let finite = target.iter_mut().zip(values.iter()).filter(|(_, v)| v.is_finite());
-            finite.for_each(|(old, new)| *old = *new);
+        match self.device.backend() {
+            Backend::Cpu => {
+                for (id, values) in updates.0 {
+                    let block = &self.layout.blocks[id.0];
+                    self.buffers[block.group.0][block.range()].copy_from_slice(&values);
+                }
+            }
+            Backend::Gpu(gpu) => {
+                // All in one launch: a sum of one part is a copy.
+                let mut copies = ColumnSums::default();
+                for (id, values) in updates.0 {
+                    let count = values.count();
+                    let copy = ColumnSum::new(values.ptr(), self.master(id), [1, count, count], 0);
+                    copies.push(gpu, copy, values);
+                }
+                copies.run(gpu);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::cpu::gemm::Precision;
 use crate::cuda::memory::Ptr;
 use crate::cuda::ops::elementwise::{self, ColumnSums};
 use crate::cuda::{Gpu, Live};
-use crate::device::{Buffer, Device};
+use crate::device::{Backend, Buffer, Device};
 use crate::params::{Gradients, GroupSet, ParamId, Params, Updates};
 use crate::rng::{Dropout, Rng, Stream};
 use crate::tensor::{Segments, Tensor};
@@ -57,6 +57,11 @@ impl Var {
     /// Values per row.
     pub fn cols(&self) -> usize {
         self.tensor.cols()
+    }
+
+    /// Rows and values per row.
+    pub fn shape(&self) -> [usize; 2] {
+        [self.rows(), self.cols()]
     }
 
     pub(crate) fn values(&self) -> &[f32] {
@@ -143,8 +148,13 @@ impl<'p> Tape<'p> {
     }
 
     /// The device that the ops of this pass run on.
-    pub fn device(&self) -> &Device {
+    pub fn device(&self) -> &'p Device {
         self.params.device()
+    }
+
+    /// The implementation of the ops of this pass.
+    pub(crate) fn backend(&self) -> Backend<'p> {
+        self.device().backend()
     }
 
     pub(crate) fn gpu(&self) -> Option<Arc<Gpu>> {
@@ -163,6 +173,16 @@ impl<'p> Tape<'p> {
 
     pub(crate) fn is_free(&self, id: ParamId) -> bool {
         self.free.contains(self.params.block(id).group)
+    }
+
+    /// Whether a gradient is wanted for any of these parameters.
+    pub(crate) fn any_free<const N: usize>(&self, ids: [ParamId; N]) -> bool {
+        ids.into_iter().any(|id| self.is_free(id))
+    }
+
+    /// A buffer of activations as large as `var`, to be written.
+    pub(crate) fn like(&self, var: &Var) -> Buffer {
+        self.device().scratch(var.tensor().count())
     }
 
     pub(crate) fn gradients(&mut self) -> &mut Gradients {
@@ -248,9 +268,14 @@ pub(crate) struct Backward<'a> {
     pub(crate) sums: ColumnSums,
 }
 
-impl Backward<'_> {
-    pub(crate) fn device(&self) -> &Device {
+impl<'a> Backward<'a> {
+    pub(crate) fn device(&self) -> &'a Device {
         self.params.device()
+    }
+
+    /// The implementation of the ops of this pass.
+    pub(crate) fn backend(&self) -> Backend<'a> {
+        self.device().backend()
     }
 
     pub(crate) fn is_free(&self, id: ParamId) -> bool {

@@ -93,6 +93,8 @@ impl std::fmt::Debug for Tensor {
 #[derive(Clone)]
 pub struct Ids {
     len: usize,
+    /// The most ids that can be loaded.
+    room: usize,
     /// The largest id when the list was made.
     max: u32,
     data: IdData,
@@ -114,7 +116,8 @@ impl Ids {
             None => IdData::Host(ids.into()),
             Some(gpu) => IdData::Gpu(Arc::new(Block::new(gpu, 4 * (ID_HEADER + ids.len())))),
         };
-        let mut list = Self { len: ids.len(), max: ids.iter().copied().max().unwrap_or(0), data };
+        let max = ids.iter().copied().max().unwrap_or(0);
+        let mut list = Self { len: ids.len(), room: ids.len(), max, data };
         list.load(ids);
         list
     }
@@ -124,15 +127,14 @@ impl Ids {
         Self::from_host(device, &vec![0; len])
     }
 
-    /// Takes other ids, no more than there is room for; the rest become 0. On a GPU the memory stays the same, so that
-    /// captured passes see the new ids.
+    /// Takes other ids, no more than there is room for. On the CPU the list is then as long as they are. On a GPU its
+    /// length and memory stay the same, so that captured passes see the new ids; the rest become 0.
     pub fn load(&mut self, ids: &[u32]) {
-        assert!(ids.len() <= self.len, "{} ids for a list of {}", ids.len(), self.len);
+        assert!(ids.len() <= self.room, "{} ids do not fit into a list of {}", ids.len(), self.room);
         match &mut self.data {
             IdData::Host(data) => {
-                let mut padded = ids.to_vec();
-                padded.resize(self.len, 0);
-                *data = padded.into();
+                *data = ids.into();
+                self.len = ids.len();
             }
             IdData::Gpu(block) => {
                 let mut words = vec![0; ID_HEADER + self.len];
@@ -156,10 +158,6 @@ impl Ids {
     /// The largest id when the list was made; 0 where there are none.
     pub fn max(&self) -> u32 {
         self.max
-    }
-
-    pub(crate) fn is_on_gpu(&self) -> bool {
-        matches!(self.data, IdData::Gpu(_))
     }
 
     pub(crate) fn values(&self) -> &[u32] {
@@ -190,15 +188,24 @@ impl std::fmt::Debug for Ids {
 
 /// Sentence boundaries of a packed matrix: sentence `b` owns rows `starts[b]..starts[b+1]`.
 ///
-/// Room can be made for more sentences and rows than there are ([`Segments::with_room`]): surplus sentences are empty,
-/// surplus rows belong to none.
+/// Segments made by [`Segments::with_room`] take one list of boundaries after another. On the CPU they are then just
+/// the sentences of the list. On a GPU their size stays that of the room: surplus sentences are empty, surplus rows
+/// belong to none. The limits of the room are the same on both.
 #[derive(Clone)]
 pub struct Segments {
     count: usize,
     rows: usize,
-    /// Rows of the longest sentence when they were made.
-    longest: usize,
+    room: SegmentRoom,
     data: SegmentData,
+}
+
+/// What [`Segments`] can hold at most.
+#[derive(Clone, Copy)]
+struct SegmentRoom {
+    count: usize,
+    rows: usize,
+    /// Rows of the longest sentence.
+    longest: usize,
 }
 
 #[derive(Clone)]
@@ -229,23 +236,25 @@ impl Segments {
                 SegmentData::Gpu(Arc::new(Block::new(gpu, 4 * SegmentLayout { count, rows }.words())))
             }
         };
-        Self { count, rows, longest, data }
+        Self { count, rows, room: SegmentRoom { count, rows, longest }, data }
     }
 
     /// Takes other boundaries that fit. On a GPU the memory stays the same, so that captured passes see them.
     pub fn load(&mut self, starts: &[u32]) {
         assert!(starts.first() == Some(&0), "segments begin at row 0");
         assert!(starts.windows(2).all(|w| w[0] <= w[1]), "segment boundaries never fall");
-        let rows = starts[starts.len() - 1] as usize;
-        assert!(
-            starts.len() <= self.count + 1 && rows <= self.rows && Self::longest_of(starts) <= self.longest,
-            "segments have no room for the boundaries"
-        );
+        let (count, rows) = (starts.len() - 1, starts[starts.len() - 1] as usize);
+        for (what, wanted, room) in [
+            ("sentences", count, self.room.count),
+            ("rows", rows, self.room.rows),
+            ("rows in a sentence", Self::longest_of(starts), self.room.longest),
+        ] {
+            assert!(wanted <= room, "segments have room for {room} {what}, not for {wanted}");
+        }
         match &mut self.data {
             SegmentData::Host(data) => {
-                let mut padded = starts.to_vec();
-                padded.resize(self.count + 1, rows as u32);
-                *data = padded.into();
+                *data = starts.into();
+                (self.count, self.rows) = (count, rows);
             }
             SegmentData::Gpu(block) => {
                 block.write(0, &SegmentLayout { count: self.count, rows: self.rows }.fill(starts));
@@ -270,7 +279,7 @@ impl Segments {
 
     /// Rows of the longest sentence, or a bound.
     pub(crate) fn longest(&self) -> usize {
-        self.longest
+        self.room.longest
     }
 
     pub(crate) fn range(&self, sentence: usize) -> std::ops::Range<usize> {
@@ -428,9 +437,29 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_not_used_is_empty() {
-        let mut segments = Segments::with_room(&Device::cpu(), 3, 10, 10);
+    fn the_cpu_holds_what_was_loaded_and_keeps_the_room() {
+        let mut segments = Segments::with_room(&Device::cpu(), 3, 10, 6);
         segments.load(&[0, 4]);
-        assert_eq!((segments.range(0), segments.range(1), segments.range(2)), (0..4, 4..4, 4..4));
+        assert_eq!((segments.count(), segments.rows(), segments.range(0)), (1, 4, 0..4));
+        segments.load(&[0, 2, 2, 8]);
+        assert_eq!((segments.count(), segments.rows(), segments.range(2)), (3, 8, 2..8));
+        let mut ids = Ids::with_room(&Device::cpu(), 3);
+        ids.load(&[7]);
+        ids.load(&[5, 6, 7]);
+        assert_eq!(ids.values(), [5, 6, 7]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let refusal = |starts: &[u32]| {
+            let load = || Segments::with_room(&Device::cpu(), 3, 10, 6).load(starts);
+            let panic = std::panic::catch_unwind(load).expect_err("there is no room for it");
+            panic.downcast_ref::<String>().expect("a message").clone()
+        };
+        assert_eq!(refusal(&[0, 1, 2, 3, 4]), "segments have room for 3 sentences, not for 4");
+        assert_eq!(refusal(&[0, 5, 11]), "segments have room for 10 rows, not for 11");
+        assert_eq!(refusal(&[0, 7]), "segments have room for 6 rows in a sentence, not for 7");
+        let list = || Ids::with_room(&Device::cpu(), 3).load(&[0; 4]);
+        assert!(std::panic::catch_unwind(list).is_err());
     }
 }

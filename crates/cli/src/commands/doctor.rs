@@ -5,7 +5,7 @@ mod machine;
 
 use std::process::ExitCode;
 
-use mae_engine::cuda::suite::Choice;
+use mae_engine::suite::Choice;
 
 const EXAMPLES: &str = "\
 Examples:

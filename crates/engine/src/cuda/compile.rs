@@ -24,26 +24,29 @@ const ATTENTION: &str = concat!(
 
 macro_rules! sources {
     ($($name:literal),* $(,)?) => {
-        /// Every kernel file: name and text.
-        const SOURCES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../kernels/", $name, ".cu")))),*];
+        /// Kernel files that no op has in its room: name and text.
+        const SHARED: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../kernels/", $name, ".cu")))),*];
     };
 }
 
 sources![
     "attention",
     "attention_backward",
-    "batch_norm",
     "decode",
     "elementwise",
     "embed",
     "linear",
     "loss",
     "mixture",
-    "norm",
     "optim",
     "pool",
     "product"
 ];
+
+/// Every kernel file: name and text.
+fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    crate::ops::KERNELS.iter().chain(SHARED).copied()
+}
 
 /// A kernel file with the macros it is compiled with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -119,14 +122,14 @@ impl Unit {
         };
         let kinds = (0..12).map(|i| (width, i & 1 != 0, i & 2 != 0, i / 4, false));
         let kinds: Vec<_> = kinds.chain(more.iter().copied()).collect();
-        let versions = |&(file, _): &(&'static str, &str)| match file.starts_with("attention") {
+        let versions = |(file, _): (&'static str, &str)| match file.starts_with("attention") {
             true => kinds
                 .iter()
                 .map(|&(w, c, d, weights, l)| Self::attention(file, w, c, d, weights, l))
                 .collect(),
             false => vec![Self::plain(file)],
         };
-        SOURCES.iter().flat_map(versions).collect()
+        sources().flat_map(versions).collect()
     }
 
     /// Compiles for compute capability `major.minor`, without a GPU and without the disk: the code, and what the
@@ -156,8 +159,8 @@ impl Unit {
     }
 
     fn source(&self) -> String {
-        let text =
-            SOURCES.iter().find(|(name, _)| *name == self.file).expect("every unit names a kernel file").1;
+        let (_, text) =
+            sources().find(|(name, _)| *name == self.file).expect("every unit names a kernel file");
         let shared = if self.file.starts_with("attention") { ATTENTION } else { "" };
         format!("#line 1 \"prelude.cuh\"\n{PRELUDE}\n{shared}\n#line 1 \"{}.cu\"\n{text}", self.file)
     }

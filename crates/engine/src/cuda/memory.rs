@@ -58,10 +58,11 @@ pub(crate) enum Arena {
 pub(crate) struct Pool {
     free: Mutex<[BTreeMap<usize, Vec<u64>>; 2]>,
     pub(crate) usage: Usage,
-    /// [`FILLED`] and a byte, or 0.
+    /// 256 plus the byte that new blocks are filled with, or 0.
     filling: AtomicU32,
 }
 
+#[cfg(feature = "suite")]
 const FILLED: u32 = 0x100;
 
 /// Blocks are rounded up to one of eight sizes per doubling.
@@ -111,6 +112,7 @@ impl Pool {
     }
 
     /// From now on new blocks are filled with `byte`, so that the kernel suite sees what no kernel has written.
+    #[cfg(feature = "suite")]
     pub(crate) fn fill_new_blocks(&self, byte: u8) {
         self.filling.store(FILLED | u32::from(byte), Ordering::Relaxed);
     }

@@ -12,7 +12,6 @@
 //! | `profile` | the time of each kernel and product |
 //! | `graph` | passes captured once and replayed |
 //! | `ops` | the GPU's side of every op |
-//! | [`suite`] | every op against the CPU |
 //!
 //! Errors stick: the first one is kept, what is asked for afterwards is not done, and [`crate::Device::check`] tells.
 //! So ops need not return results, as they need not wait for the device.
@@ -25,7 +24,6 @@ pub(crate) mod memory;
 pub(crate) mod ops;
 pub(crate) mod product;
 pub mod profile;
-pub mod suite;
 pub(crate) mod transfer;
 
 use std::collections::HashMap;

@@ -14,8 +14,31 @@
 //! | [`adaptive`] | input and softmax of a vocabulary cut into bands of falling width | rows of each band |
 //! | [`decode`] | one step of cached attention, rows by index, best continuations (inference only) | – |
 //!
-//! Rules: an op checks its shapes at the door; activations' gradients are written or added to as the tape asks;
-//! parameter gradients are added; no result depends on the number of threads.
+//! # How an op is built
+//!
+//! One folder, named after the op, and the name in the two lists below: its `mod` line, and its line of `rooms!`.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `mod.rs` | the entry, a method of [`Tape`](crate::Tape): formula with shapes, checks, outputs, what the backward pass keeps, one recording; tests |
+//! | `cpu.rs` | `forward` and `backward` on slices; the definition of the op |
+//! | `cuda.rs` | `forward` and `backward` on device memory: kernel launches and products |
+//! | `<op>.cu` | its kernels |
+//! | `suite.rs` | its cases of the kernel suite (feature `suite`), which compares a GPU with the CPU |
+//!
+//! The entry is the same for every device:
+//!
+//! 1. It checks shapes, takes a stream of random numbers if it needs one (in evaluation too, so that streams are
+//!    numbered by the op's place in the model), and allocates the output.
+//! 2. `match self.backend()` calls `cpu::forward` or `cuda::forward`.
+//! 3. [`Tape::output`](crate::Tape) wraps the output, tracked if a free parameter lies upstream, and `record` leaves a
+//!    node that calls `cpu::backward` or `cuda::backward`. Both ask [`Backward`](crate::tape) for the memory of a
+//!    gradient: `input` and `param` lend a slice, `target` and `param_target` give an address, each with whether there
+//!    is a contribution to add to. Nothing is computed for inputs that want no gradient.
+//!
+//! Rules: gradients are written or added to as the tape asks; no result depends on the number of threads; the backward
+//! pass recomputes dropout masks from their stream; what changes from step to step is read from device memory, so that
+//! a captured pass can be replayed.
 
 pub mod adaptive;
 pub mod attention;
@@ -30,6 +53,26 @@ pub(crate) mod project;
 pub mod residual_norm;
 
 use crate::rng::Dropout;
+
+/// Registers what rooms have besides their op: kernel files, and cases of the kernel suite.
+macro_rules! rooms {
+    ($($op:ident: [$($file:literal),*];)*) => {
+        /// The kernel files of all rooms: name and text.
+        pub(crate) const KERNELS: &[(&str, &str)] =
+            &[$($(($file, include_str!(concat!(stringify!($op), "/", $file, ".cu"))),)*)*];
+
+        /// The suite's cases of all rooms.
+        #[cfg(feature = "suite")]
+        pub(crate) fn cases() -> Vec<crate::suite::Case> {
+            [$($op::suite::cases()),*].into_iter().flatten().collect()
+        }
+    };
+}
+
+rooms! {
+    batch_norm: ["batch_norm"];
+    residual_norm: ["residual_norm"];
+}
 
 /// Scratch for the dropout factors of one row.
 pub(crate) struct RowFactors {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use mae_engine::Numbers;
-use mae_engine::cuda::suite::{self, Choice, Row};
+use mae_engine::suite::{self, Choice, Row};
 use serde_json::json;
 
 /// Number types to test.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use mae_engine::cpu::gemm::kernel_name;
-use mae_engine::cuda::suite::{compile_kernels, speed};
 use mae_engine::cuda::{GpuInfo, compile, gpus, library};
+use mae_engine::suite::speed;
 use mae_engine::{Device, Numbers, Result};
 use serde::Serialize;
 
@@ -115,7 +115,7 @@ fn inspect() -> Machine {
 fn measure() -> Result<Measured> {
     let device = Device::cuda(0, Numbers::Bf16)?;
     let begin = Instant::now();
-    let kernels = compile_kernels(&device)?;
+    let kernels = device.compile_kernels()?;
     let kernel_seconds = begin.elapsed().as_secs_f64();
     let bf16_error = speed::product_error(&device, Numbers::Bf16)?;
     let f32_error = speed::product_error(&Device::cuda(0, Numbers::F32)?, Numbers::F32)?;

@@ -2,7 +2,6 @@
 
 pub(crate) mod adaptive;
 pub(crate) mod attention;
-pub(crate) mod batch_norm;
 pub(crate) mod cross_entropy;
 pub(crate) mod decode;
 pub(crate) mod elementwise;
@@ -12,7 +11,6 @@ pub(crate) mod mixture;
 pub(crate) mod optim;
 pub(crate) mod pool;
 pub(crate) mod project;
-pub(crate) mod residual_norm;
 
 use crate::cuda::launch::Shape;
 

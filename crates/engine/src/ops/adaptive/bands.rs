@@ -75,8 +75,8 @@ impl BandedIds {
         Self { bands: bands.clone(), rows: lists(), ids: lists(), head: whole(), places: whole() }
     }
 
-    /// Takes other ids that fit. On a GPU the memory stays the same, so that captured passes see them; elsewhere bands
-    /// have just the rows that there are.
+    /// Takes other ids that fit. On a GPU the memory stays the same, so that captured passes see them; on the CPU
+    /// bands have just the rows that there are.
     pub fn load(&mut self, ids: &[u32]) {
         let count = self.bands.count();
         let (mut rows, mut own) = (vec![Vec::new(); count], vec![Vec::new(); count]);
@@ -90,8 +90,8 @@ impl BandedIds {
             head.push(if band == 0 { id } else { (words + band - 1) as u32 });
         }
         for band in 0..count {
-            put(&mut self.rows[band], &rows[band]);
-            put(&mut self.ids[band], &own[band]);
+            self.rows[band].load(&rows[band]);
+            self.ids[band].load(&own[band]);
         }
         let firsts: Vec<usize> = self
             .rows
@@ -100,8 +100,8 @@ impl BandedIds {
             .collect();
         let places: Vec<u32> =
             place_in_band.into_iter().map(|(band, at)| (firsts[band] + at) as u32).collect();
-        put(&mut self.head, &head);
-        put(&mut self.places, &places);
+        self.head.load(&head);
+        self.places.load(&places);
     }
 
     /// The cuts.
@@ -134,14 +134,6 @@ impl BandedIds {
 
     pub(crate) fn places(&self) -> &Ids {
         &self.places
-    }
-}
-
-fn put(list: &mut Ids, values: &[u32]) {
-    if list.is_on_gpu() {
-        list.load(values);
-    } else {
-        *list = Ids::from_host(&Device::cpu(), values);
     }
 }
 

@@ -43,7 +43,7 @@ impl Row {
     }
 
     /// A case that could not be run to its end.
-    pub(super) fn failed(case: &Case, numbers: Numbers, failure: String) -> Self {
+    pub(crate) fn failed(case: &Case, numbers: Numbers, failure: String) -> Self {
         let row = Self::of(case, numbers, "–".into(), [f64::NAN; 2], 0.0);
         Self { failure: Some(failure), ..row }
     }
@@ -62,7 +62,7 @@ impl Row {
 
 /// How far a case may be off.
 #[derive(Clone, Copy)]
-pub(super) struct Tolerance {
+pub(crate) struct Tolerance {
     bf16: f64,
     f32: f64,
     /// Values are compared as if their root mean square were at least this: what should be 0 up to rounding has no
@@ -79,15 +79,15 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    pub(super) fn new(bf16: f64, f32: f64) -> Self {
+    pub(crate) fn new(bf16: f64, f32: f64) -> Self {
         Self { bf16, f32, floor: 1e-4 }
     }
 
-    pub(super) fn floor(self, floor: f64) -> Self {
+    pub(crate) fn floor(self, floor: f64) -> Self {
         Self { floor, ..self }
     }
 
-    pub(super) fn of(self, numbers: Numbers) -> f64 {
+    pub(crate) fn of(self, numbers: Numbers) -> f64 {
         match numbers {
             Numbers::Bf16 => self.bf16,
             Numbers::F32 => self.f32,
@@ -97,7 +97,7 @@ impl Tolerance {
 
 /// A named result.
 #[derive(Clone, Debug)]
-pub(super) struct Quantity {
+pub(crate) struct Quantity {
     name: String,
     cols: usize,
     values: Vec<f32>,
@@ -105,41 +105,41 @@ pub(super) struct Quantity {
 }
 
 impl Quantity {
-    pub(super) fn value(name: impl Into<String>, cols: usize, values: Vec<f32>) -> Self {
+    pub(crate) fn value(name: impl Into<String>, cols: usize, values: Vec<f32>) -> Self {
         Self { name: name.into(), cols, values, is_gradient: false }
     }
 
     /// The gradient of `name`; `added`: to what was there.
-    pub(super) fn gradient(name: &str, added: bool, cols: usize, values: Vec<f32>) -> Self {
+    pub(crate) fn gradient(name: &str, added: bool, cols: usize, values: Vec<f32>) -> Self {
         let name = format!("d {name}{}", if added { ", added to" } else { "" });
         Self { name, cols, values, is_gradient: true }
     }
 
-    pub(super) fn is_gradient(&self) -> bool {
+    pub(crate) fn is_gradient(&self) -> bool {
         self.is_gradient
     }
 
     #[cfg(test)]
-    pub(super) fn is_zero(&self) -> bool {
+    pub(crate) fn is_zero(&self) -> bool {
         self.values.iter().all(|&v| v == 0.0)
     }
 
     #[cfg(test)]
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     #[cfg(test)]
-    pub(super) fn values_mut(&mut self) -> &mut Vec<f32> {
+    pub(crate) fn values_mut(&mut self) -> &mut Vec<f32> {
         &mut self.values
     }
 }
 
 /// What a case gives on a device.
-pub(super) type Outcome = Vec<Quantity>;
+pub(crate) type Outcome = Vec<Quantity>;
 
 /// One row for each quantity, and one for the rows that only the GPU has.
-pub(super) fn compare(case: &Case, numbers: Numbers, want: &Outcome, got: &Outcome) -> Vec<Row> {
+pub(crate) fn compare(case: &Case, numbers: Numbers, want: &Outcome, got: &Outcome) -> Vec<Row> {
     let names = |outcome: &Outcome| outcome.iter().map(|quantity| quantity.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(want), names(got), "both devices give the same quantities");
     let mut rows = Vec::new();
@@ -184,7 +184,7 @@ fn errors(want: &[f32], got: &[f32], cols: usize, floor: f64) -> [f64; 2] {
 }
 
 /// The share of values whose bits differ between two runs on the same device.
-pub(super) fn same_bits(case: &Case, numbers: Numbers, first: &Outcome, second: &Outcome) -> Row {
+pub(crate) fn same_bits(case: &Case, numbers: Numbers, first: &Outcome, second: &Outcome) -> Row {
     let all = |outcome: &Outcome| -> Vec<u32> {
         outcome.iter().flat_map(|quantity| quantity.values.iter().map(|v| v.to_bits())).collect()
     };

@@ -1,8 +1,8 @@
 //! Token embeddings.
 
-use super::case::{Case, OpCase};
-use super::scene::Per;
-use super::values::starts;
+use super::Per;
+use super::starts;
+use super::{Case, OpCase};
 use crate::ops::decode::{Lineage, Room};
 use crate::ops::embed::{Embedding, sinusoids};
 use crate::{Device, Rng};

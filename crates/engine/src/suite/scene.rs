@@ -11,9 +11,9 @@ use crate::params::{ParamId, Updates};
 use crate::{Ids, Rng, Segments, Tape, Tensor, Var};
 
 /// What a matrix has a row for. In a case with room to spare, the GPU has more rows and sentences than the CPU, as
-/// captured passes have.
+/// captured passes have; the CPU has as many as there are, in lists with the same room.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Per {
+pub(crate) enum Per {
     Nothing,
     Row,
     Sentence,
@@ -24,30 +24,41 @@ const SURPLUS_SENTENCES: usize = 3;
 
 impl Per {
     /// Rows that are not there but have room.
-    pub(super) fn surplus(self, room: bool) -> usize {
-        match self {
-            Self::Row if room => SURPLUS_ROWS,
-            Self::Sentence if room => SURPLUS_SENTENCES,
+    pub(crate) fn surplus(self, room: Room) -> usize {
+        match (self, room) {
+            (Self::Row, Room::Surplus) => SURPLUS_ROWS,
+            (Self::Sentence, Room::Surplus) => SURPLUS_SENTENCES,
             _ => 0,
         }
     }
 }
 
+/// How large the lists and matrices of a case are on a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// As large as what they hold.
+    Exact,
+    /// Lists have room for more, but hold what there is: the CPU.
+    Checked,
+    /// Lists and matrices are larger than what there is: a GPU.
+    Surplus,
+}
+
 /// An input of a case among the parameters.
 #[derive(Clone, Copy)]
-pub(super) struct Declared {
-    pub(super) id: ParamId,
-    pub(super) per: Per,
+pub(crate) struct Declared {
+    pub(crate) id: ParamId,
+    pub(crate) per: Per,
 }
 
 /// One pass of a case on a device.
-pub(super) struct Scene<'p> {
-    pub(super) tape: Tape<'p>,
+pub(crate) struct Scene<'p> {
+    pub(crate) tape: Tape<'p>,
     /// The random numbers of the pass.
-    pub(super) rng: Rng,
+    pub(crate) rng: Rng,
     names: &'p HashMap<&'static str, Declared>,
     numbers: Numbers,
-    room: bool,
+    room: Room,
     inputs: Vec<(Per, Var)>,
     outputs: Vec<(Per, Var)>,
     leaves: Vec<Leaf>,
@@ -67,24 +78,24 @@ const SEEDS: u32 = 200;
 const HELD: u32 = 300;
 
 impl<'p> Scene<'p> {
-    pub(super) fn new(
+    pub(crate) fn new(
         tape: Tape<'p>,
         rng: Rng,
         names: &'p HashMap<&'static str, Declared>,
         numbers: Numbers,
-        room: bool,
+        room: Room,
     ) -> Self {
         let (inputs, outputs) = (Vec::new(), Vec::new());
         Self { tape, rng, names, numbers, room, inputs, outputs, leaves: Vec::new(), made: Outcome::new() }
     }
 
     /// The parameter of an input.
-    pub(super) fn param(&self, name: &str) -> ParamId {
+    pub(crate) fn param(&self, name: &str) -> ParamId {
         self.names[name].id
     }
 
     /// An input as a value, of the type of activations.
-    pub(super) fn input(&mut self, name: &str) -> Var {
+    pub(crate) fn input(&mut self, name: &str) -> Var {
         let Declared { id, per } = self.names[name];
         let var = self.tape.parameter(id);
         self.inputs.push((per, var.clone()));
@@ -93,7 +104,7 @@ impl<'p> Scene<'p> {
 
     /// An input of 32-bit floats on every device, as head weights are; values from index and random number. Its
     /// gradient is compared.
-    pub(super) fn floats(
+    pub(crate) fn floats(
         &mut self,
         name: &'static str,
         per: Per,
@@ -117,44 +128,43 @@ impl<'p> Scene<'p> {
     }
 
     /// A constant of 32-bit floats on every device.
-    pub(super) fn constant(&self, per: Per, [rows, cols]: [usize; 2], fill: impl Fn(usize) -> f32) -> Tensor {
+    pub(crate) fn constant(&self, per: Per, [rows, cols]: [usize; 2], fill: impl Fn(usize) -> f32) -> Tensor {
         let rows = self.rows(per, rows);
         let values: Vec<f32> = (0..rows * cols).map(fill).collect();
         Tensor::from_host(self.tape.device(), [rows, cols], &values)
     }
 
     /// How many rows there are in this pass, where there really are `rows`.
-    pub(super) fn rows(&self, per: Per, rows: usize) -> usize {
+    pub(crate) fn rows(&self, per: Per, rows: usize) -> usize {
         rows + per.surplus(self.room)
     }
 
-    pub(super) fn ids(&self, ids: &[u32]) -> Ids {
-        if !self.room {
+    pub(crate) fn ids(&self, ids: &[u32]) -> Ids {
+        if self.room == Room::Exact {
             return Ids::from_host(self.tape.device(), ids);
         }
-        let mut roomy = Ids::with_room(self.tape.device(), self.rows(Per::Row, ids.len()));
+        let mut roomy = Ids::with_room(self.tape.device(), ids.len() + SURPLUS_ROWS);
         roomy.load(ids);
         roomy
     }
 
     /// With room to spare, each band has some.
-    pub(super) fn banded(&self, bands: &Bands, ids: &[u32]) -> BandedIds {
-        if !self.room {
+    pub(crate) fn banded(&self, bands: &Bands, ids: &[u32]) -> BandedIds {
+        if self.room == Room::Exact {
             return BandedIds::from_host(self.tape.device(), bands, ids);
         }
         let room: Vec<usize> = bands.counts(ids).iter().map(|count| count + SURPLUS_ROWS / 3).collect();
-        let mut roomy =
-            BandedIds::with_room(self.tape.device(), bands, self.rows(Per::Row, ids.len()), &room);
+        let mut roomy = BandedIds::with_room(self.tape.device(), bands, ids.len() + SURPLUS_ROWS, &room);
         roomy.load(ids);
         roomy
     }
 
-    pub(super) fn segments(&self, starts: &[u32]) -> Segments {
-        if !self.room {
+    pub(crate) fn segments(&self, starts: &[u32]) -> Segments {
+        if self.room == Room::Exact {
             return Segments::from_host(self.tape.device(), starts);
         }
-        let count = self.rows(Per::Sentence, starts.len() - 1);
-        let rows = self.rows(Per::Row, starts[starts.len() - 1] as usize);
+        let count = starts.len() - 1 + SURPLUS_SENTENCES;
+        let rows = starts[starts.len() - 1] as usize + SURPLUS_ROWS;
         // As batches are rounded up in training.
         let longest = Segments::longest_of(starts).next_power_of_two().max(64);
         let mut roomy = Segments::with_room(self.tape.device(), count, rows, longest);
@@ -163,24 +173,24 @@ impl<'p> Scene<'p> {
     }
 
     /// A result from which a random gradient flows back.
-    pub(super) fn output(&mut self, name: &'static str, per: Per, var: &Var) {
+    pub(crate) fn output(&mut self, name: &'static str, per: Per, var: &Var) {
         self.value(name, var.tensor());
         self.outputs.push((per, var.clone()));
     }
 
     /// A result from which nothing flows back.
-    pub(super) fn value(&mut self, name: &'static str, tensor: &Tensor) {
+    pub(crate) fn value(&mut self, name: &'static str, tensor: &Tensor) {
         self.made.push(Quantity::value(name, tensor.cols(), tensor.to_host()));
     }
 
     /// Numbers that are on the host.
-    pub(super) fn numbers(&mut self, name: &'static str, values: &[f64]) {
+    pub(crate) fn numbers(&mut self, name: &'static str, values: &[f64]) {
         let values = values.iter().map(|&value| value as f32).collect();
         self.made.push(Quantity::value(name, 1, values));
     }
 
     /// Walks back from the outputs. `held`: inputs have a gradient already, and ops must add to it.
-    pub(super) fn finish(mut self, held: bool) -> (Outcome, Updates) {
+    pub(crate) fn finish(mut self, held: bool) -> (Outcome, Updates) {
         let device = self.tape.device().clone();
         let (outputs, inputs) = (std::mem::take(&mut self.outputs), std::mem::take(&mut self.inputs));
         for (i, (per, var)) in outputs.iter().enumerate() {

@@ -1,13 +1,10 @@
 //! Batch norm, over rows that are all there and over those of packed sentences.
 
-use super::case::{Case, OpCase};
-use super::compare::Tolerance;
-use super::scene::{Per, Scene};
-use super::values::starts;
+use super::BatchNorm;
 use crate::Var;
-use crate::ops::batch_norm::BatchNorm;
+use crate::suite::{Case, OpCase, Per, Scene, Tolerance, starts};
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for size in [[1, 5], [1, 64], [2, 67], [5, 3], [13, 64], [131, 40], [3_300, 67]] {
         cases.push(batch_norm(size, std::convert::identity));

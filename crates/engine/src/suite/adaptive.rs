@@ -1,10 +1,10 @@
 //! Adaptive input and softmax: single passes, and passes captured once for batches whose bands differ.
 
-use super::case::{Case, OpCase};
-use super::compare::{Outcome, Quantity, Tolerance};
 use super::embed::steps;
-use super::scene::{Per, Scene};
-use super::values::{fit, random, starts};
+use super::{Case, OpCase};
+use super::{Outcome, Quantity, Tolerance};
+use super::{Per, Scene};
+use super::{fit, random, starts};
 use crate::cuda::graph::Replays;
 use crate::device::{Device, Numbers};
 use crate::ops::adaptive::{
@@ -249,7 +249,7 @@ fn passes(device: &Device, numbers: Numbers) -> Result<Outcome> {
     let (mut replays, mut outcome) = (Replays::default(), Outcome::new());
     let room = |count| BandedIds::with_room(device, &bands, 96, &vec![count; bands.count()]);
     let (mut ids, mut targets) = (room(80), room(96));
-    let mut roomy = Segments::with_room(device, 4, 96, 64);
+    let mut segments = Segments::with_room(device, 4, 96, 96);
     for pass in 0..3 {
         let lengths = [&[30, 11, 26][..], &[67], &[5, 1, 20]][pass as usize];
         let starts = starts(lengths);
@@ -257,18 +257,14 @@ fn passes(device: &Device, numbers: Numbers) -> Result<Outcome> {
         let words = [ALL, ONE_WORD, WITHOUT_LAST][pass as usize];
         ids.load(&SMALL.words(ALL, pass)[..count]);
         targets.load(&SMALL.words(words, 10 + pass)[..count]);
-        if device.is_gpu() {
-            roomy.load(&starts);
-        } else {
-            roomy = Segments::from_host(device, &starts);
-        }
+        segments.load(&starts);
         let (rng, weight) = (Rng::new(7, 20 + pass), 1.0 / (30 + pass) as f32);
         step.begin();
         let sums = replays.run(device, 0, rng, weight, || {
             gradients.clear();
             let mut tape = Tape::training(&params, &mut gradients, free, rng);
             let e = AdaptiveEmbedding { bands: &input, positions: &positions, scale: 8.0, dropout: 0.2 };
-            let x = tape.adaptive_embed(e, &ids, &roomy, None);
+            let x = tape.adaptive_embed(e, &ids, &segments, None);
             let softmax = AdaptiveSoftmax { head, tails: &tails, dropout: 0.2 };
             let sums = tape.adaptive_loss(&x, softmax, &targets, weight);
             let updates = tape.backward();

@@ -151,8 +151,10 @@ batch_norm_forward(const act* __restrict__ x, const u32* valid, const float* par
             if (mean != nullptr) mean[column] = average;
             if (scale != nullptr) scale[column] = inverse;
             // A batch whose numbers are not finite must not spoil them.
-            if (new_running_mean != nullptr && fabsf(moved_mean) < INFINITE) new_running_mean[column] = moved_mean;
-            if (new_running_var != nullptr && fabsf(moved_var) < INFINITE) new_running_var[column] = moved_var;
+            if (new_running_mean != nullptr)
+                new_running_mean[column] = fabsf(moved_mean) < INFINITE ? moved_mean : running_mean[column];
+            if (new_running_var != nullptr)
+                new_running_var[column] = fabsf(moved_var) < INFINITE ? moved_var : running_var[column];
         }
         centre[place] = average, factor[place] = inverse * weight, offset[place] = bias;
     }

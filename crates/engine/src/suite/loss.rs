@@ -1,8 +1,8 @@
 //! The loss, and logits.
 
-use super::case::{Case, OpCase};
+use super::Per;
 use super::embed::tokens;
-use super::scene::Per;
+use super::{Case, OpCase};
 use crate::ops::cross_entropy::CrossEntropy;
 
 pub(super) fn cases() -> Vec<Case> {

@@ -1,9 +1,9 @@
 //! Whole passes: a small network with every op, run op by op, and captured and replayed.
 
-use super::case::Case;
-use super::compare::{Outcome, Quantity, Tolerance};
+use super::Case;
 use super::embed::tokens;
-use super::values::{fit, random, starts};
+use super::{Outcome, Quantity, Tolerance};
+use super::{fit, random, starts};
 use crate::cuda::graph::Replays;
 use crate::device::{Device, Numbers};
 use crate::ops::attention::{Attention, HeadWeights, Inputs};
@@ -131,7 +131,7 @@ struct Feed {
     segments: Segments,
 }
 
-/// Sentence lengths of the three batches; the GPU has room for all of them.
+/// Sentence lengths of the three batches; one feed has room for each of them.
 const LENGTHS: [&[u32]; 3] =
     [&[13, 1, 30, 7, 11, 5, 23, 2], &[2, 64, 5, 17, 3, 8], &[9, 0, 21, 17, 40, 1, 6, 12, 3, 30, 4]];
 
@@ -148,12 +148,6 @@ impl Feed {
         self.targets.load(&tokens(count, TYPES, 20 + pass));
         self.segments.load(&starts);
     }
-
-    fn exact(device: &Device, pass: u32) -> Self {
-        let starts = starts(LENGTHS[pass as usize]);
-        let ids = |stream| Ids::from_host(device, &tokens(starts[starts.len() - 1] as usize, TYPES, stream));
-        Self { ids: ids(10 + pass), targets: ids(20 + pass), segments: Segments::from_host(device, &starts) }
-    }
 }
 
 fn passes(device: &Device, numbers: Numbers, how: How) -> Outcome {
@@ -167,27 +161,17 @@ fn try_passes(device: &Device, numbers: Numbers, how: How) -> Result<Outcome> {
     let mut moments = Moments::new(&params, REST);
     let adam = Adam { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: 0.0 };
     let (free, mut outcome) = (GroupSet::of(&[REST]), Outcome::new());
-    let mut room = device.is_gpu().then(|| Feed::with_room(device));
+    let mut feed = Feed::with_room(device);
     let mut replays = Replays::default();
     for pass in 0..3 {
-        let exact;
-        let feed = match &mut room {
-            Some(room) => {
-                room.load(pass);
-                &*room
-            }
-            None => {
-                exact = Feed::exact(device, pass);
-                &exact
-            }
-        };
+        feed.load(pass);
         let (rng, weight) = (Rng::new(7, 20 + pass), 1.0 / (30 + pass) as f32);
         let key = if how == How::Replayed { 0 } else { pass };
         step.begin();
         let sums = replays.run(device, key, rng, weight, || {
             gradients.clear();
             let mut tape = Tape::training(&params, &mut gradients, free, rng);
-            let sums = network.loss(&mut tape, feed, weight);
+            let sums = network.loss(&mut tape, &feed, weight);
             let updates = tape.backward();
             step.add(&sums);
             params.apply(updates);

@@ -1,10 +1,9 @@
 //! Residual, dropout and layer norm.
 
-use super::case::{Case, OpCase};
-use super::scene::Per;
-use crate::ops::residual_norm::{LayerNorm, Normed};
+use super::{LayerNorm, Normed};
+use crate::suite::{Case, OpCase, Per};
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dropout in [0.0, 0.3] {
         for size in [[1, 33], [3, 7], [61, 512], [19, 1024], [200, 760], [11, 1500]] {

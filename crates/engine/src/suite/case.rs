@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use super::Choice;
 use super::compare::{Outcome, Quantity, Tolerance};
-use super::scene::{Declared, Per, Scene};
+use super::scene::{Declared, Per, Room, Scene};
 use super::values::{fit, random};
 use crate::device::{Device, Numbers};
 use crate::params::{Gradients, GroupId, GroupSet, Params, ParamsBuilder};
 use crate::{Rng, Tape};
 
 /// Something that gives the same numbers on every device, within a tolerance.
-pub(super) struct Case {
-    pub(super) op: &'static str,
+pub(crate) struct Case {
+    pub(crate) op: &'static str,
     /// Sizes and variation, in words.
-    pub(super) what: String,
-    pub(super) tolerance: Tolerance,
+    pub(crate) what: String,
+    pub(crate) tolerance: Tolerance,
     /// Whether the CPU takes long over it.
-    pub(super) large: bool,
+    pub(crate) large: bool,
     /// The number type it is for, if not for both.
     only: Option<Numbers>,
     body: Body,
@@ -27,7 +27,7 @@ type Body = Box<dyn Fn(&Device, Numbers) -> Outcome>;
 
 impl Case {
     /// A case that is no single op.
-    pub(super) fn new(
+    pub(crate) fn new(
         op: &'static str,
         what: impl Into<String>,
         tolerance: Tolerance,
@@ -37,12 +37,12 @@ impl Case {
     }
 
     /// Runs it. `numbers` says how the GPU computes: the CPU, too, must start from numbers that it can represent.
-    pub(super) fn run(&self, device: &Device, numbers: Numbers) -> Outcome {
+    pub(crate) fn run(&self, device: &Device, numbers: Numbers) -> Outcome {
         (self.body)(device, numbers)
     }
 
     /// Whether it is for this number type, and chosen.
-    pub(super) fn matches(&self, numbers: Numbers, choice: Choice<'_>) -> bool {
+    pub(crate) fn matches(&self, numbers: Numbers, choice: Choice<'_>) -> bool {
         self.only.is_none_or(|only| only == numbers)
             && !(choice.small && self.large)
             && format!("{} {}", self.op, self.what).contains(choice.filter)
@@ -71,7 +71,7 @@ const FREE: GroupId = GroupId(0);
 const FIXED: GroupId = GroupId(1);
 
 /// A case of ops on a tape, being put together: inputs first, [`OpCase::body`] last.
-pub(super) struct OpCase {
+pub(crate) struct OpCase {
     op: &'static str,
     what: String,
     inputs: Vec<Input>,
@@ -83,31 +83,31 @@ pub(super) struct OpCase {
 }
 
 impl OpCase {
-    pub(super) fn new(op: &'static str, what: impl Into<String>) -> Self {
+    pub(crate) fn new(op: &'static str, what: impl Into<String>) -> Self {
         let (tolerance, what) = (Tolerance::default(), what.into());
         let inputs = Vec::new();
         Self { op, what, inputs, tolerance, training: true, room: false, large: false, only: None }
     }
 
     /// An input of fixed shape: a weight.
-    pub(super) fn param(self, name: &'static str, shape: [usize; 2]) -> Self {
+    pub(crate) fn param(self, name: &'static str, shape: [usize; 2]) -> Self {
         self.input(name, Per::Nothing, shape)
     }
 
     /// An input with a row for each token or sentence.
-    pub(super) fn input(mut self, name: &'static str, per: Per, shape: [usize; 2]) -> Self {
+    pub(crate) fn input(mut self, name: &'static str, per: Per, shape: [usize; 2]) -> Self {
         self.inputs.push(Input { name, shape, per, role: Role::Free, fill: Box::new(|_, random| random) });
         self
     }
 
     /// Values of the last input, from index and random number.
-    pub(super) fn fill(mut self, fill: impl Fn(usize, f32) -> f32 + 'static) -> Self {
+    pub(crate) fn fill(mut self, fill: impl Fn(usize, f32) -> f32 + 'static) -> Self {
         self.last().fill = Box::new(fill);
         self
     }
 
     /// The last input gets no gradient.
-    pub(super) fn fixed(mut self) -> Self {
+    pub(crate) fn fixed(mut self) -> Self {
         self.last().role = Role::Fixed;
         self
     }
@@ -117,36 +117,36 @@ impl OpCase {
     }
 
     /// Runs in evaluation.
-    pub(super) fn evaluation(self) -> Self {
+    pub(crate) fn evaluation(self) -> Self {
         Self { training: false, ..self }.note("evaluation")
     }
 
     /// Gives the GPU room for more rows and sentences than there are.
-    pub(super) fn with_room(self) -> Self {
+    pub(crate) fn with_room(self) -> Self {
         Self { room: true, ..self }.note("room to spare")
     }
 
     /// Adds to the description.
-    pub(super) fn note(self, note: &str) -> Self {
+    pub(crate) fn note(self, note: &str) -> Self {
         Self { what: format!("{}, {note}", self.what), ..self }
     }
 
-    pub(super) fn tolerance(self, tolerance: Tolerance) -> Self {
+    pub(crate) fn tolerance(self, tolerance: Tolerance) -> Self {
         Self { tolerance, ..self }
     }
 
     /// Realistic sizes: one pass only, and none in the tests.
-    pub(super) fn large(self) -> Self {
+    pub(crate) fn large(self) -> Self {
         Self { large: true, ..self }
     }
 
     /// The number type it is for, if not for both.
-    pub(super) fn only(self, only: Option<Numbers>) -> Self {
+    pub(crate) fn only(self, only: Option<Numbers>) -> Self {
         Self { only, ..self }
     }
 
     /// The ops.
-    pub(super) fn body(self, body: impl Fn(&mut Scene<'_>) + 'static) -> Case {
+    pub(crate) fn body(self, body: impl Fn(&mut Scene<'_>) + 'static) -> Case {
         let (op, what, tolerance) = (self.op, self.what.clone(), self.tolerance);
         let (large, only) = (self.large, self.only);
         let run = move |device: &Device, numbers| self.run(device, numbers, &body);
@@ -155,7 +155,11 @@ impl OpCase {
 
     /// One pass, and a second whose gradients are added to those of the first and to others that inputs already have.
     fn run(&self, device: &Device, numbers: Numbers, body: &dyn Fn(&mut Scene<'_>)) -> Outcome {
-        let room = self.room && device.is_gpu();
+        let room = match (self.room, device.is_gpu()) {
+            (false, _) => Room::Exact,
+            (true, false) => Room::Checked,
+            (true, true) => Room::Surplus,
+        };
         let (mut params, names) = self.params(device, numbers, room);
         let mut gradients = params.gradients();
         let mut outcome = Outcome::new();
@@ -180,7 +184,7 @@ impl OpCase {
         &self,
         device: &Device,
         numbers: Numbers,
-        room: bool,
+        room: Room,
     ) -> (Params, HashMap<&'static str, Declared>) {
         let mut builder = ParamsBuilder::default();
         let mut names = HashMap::new();

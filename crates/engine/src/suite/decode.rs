@@ -1,8 +1,8 @@
 //! Search: steps over caches while hypotheses move, attention to a memory, the best next tokens.
 
-use super::case::Case;
-use super::compare::{Outcome, Quantity, Tolerance};
-use super::values::{gradient_of, random, starts};
+use super::Case;
+use super::{Outcome, Quantity, Tolerance};
+use super::{gradient_of, random, starts};
 use crate::device::{Device, Numbers};
 use crate::ops::decode::{
     Constraints, InputWindow, KvCache, Lineage, Room, RunningSum, continuations, log_probs,

@@ -18,7 +18,6 @@
 
 mod adaptive;
 mod attention;
-mod batch_norm;
 mod case;
 mod compare;
 mod decode;
@@ -27,7 +26,6 @@ mod linear;
 mod loss;
 mod mixture;
 mod network;
-mod norms;
 mod optim;
 mod pool;
 mod scene;
@@ -39,22 +37,24 @@ mod values;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use self::case::Case;
+pub(crate) use self::case::{Case, OpCase};
 pub use self::compare::Row;
-use self::compare::{Outcome, compare, same_bits};
+pub(crate) use self::compare::{Outcome, Quantity, Tolerance};
+use self::compare::{compare, same_bits};
+pub(crate) use self::scene::{Per, Scene};
+pub(crate) use self::values::{fit, gradient_of, random, starts};
 use crate::cuda::Gpu;
 use crate::device::{Device, Numbers};
 use crate::{Error, Result};
 
 fn all_cases() -> Vec<Case> {
     let mut cases: Vec<Case> = [
+        crate::ops::cases(),
         linear::cases(),
         embed::cases(),
         adaptive::cases(),
         attention::cases(),
-        norms::cases(),
         pool::cases(),
-        batch_norm::cases(),
         mixture::cases(),
         loss::cases(),
         optim::cases(),
@@ -74,11 +74,6 @@ fn on(device: &Device) -> Result<&Arc<Gpu>> {
     device.gpu().ok_or_else(|| Error::NoGpu("this is the CPU".into()))
 }
 
-/// Compiles every kernel file for a GPU, using all cores, unless the cache has them; gives the number of versions.
-pub fn compile_kernels(device: &Device) -> Result<usize> {
-    on(device)?.compile_all()
-}
-
 /// Which cases are run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice<'a> {
@@ -95,7 +90,7 @@ pub struct Choice<'a> {
 pub fn run(ordinal: usize, numbers: Numbers, choice: Choice<'_>, mut report: impl FnMut(Row)) -> Result<()> {
     let cpu = Device::cpu();
     let mut gpu = Device::cuda(ordinal, numbers)?;
-    compile_kernels(&gpu)?;
+    gpu.compile_kernels()?;
     for case in all_cases().iter().filter(|case| case.matches(numbers, choice)) {
         let want = case.run(&cpu, numbers);
         match run_twice(case, &gpu, numbers) {

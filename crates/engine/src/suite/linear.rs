@@ -1,8 +1,8 @@
 //! Linear layers, projections without a bias, and parameters as values.
 
-use super::case::{Case, OpCase};
-use super::compare::Tolerance;
-use super::scene::Per;
+use super::Per;
+use super::Tolerance;
+use super::{Case, OpCase};
 use crate::ops::linear::Activation;
 use crate::ops::project::Orientation;
 

@@ -5,14 +5,14 @@ use crate::device::{Buffer, Device, Numbers};
 use crate::{Rng, Var};
 
 /// `count` numbers evenly spread around 0, of variance 1, that the GPU can represent.
-pub(super) fn random(numbers: Numbers, stream: u32, count: usize) -> Vec<f32> {
+pub(crate) fn random(numbers: Numbers, stream: u32, count: usize) -> Vec<f32> {
     let mut bits = vec![0; count];
     Rng::new(11, 0).stream(stream).bits16(0, &mut bits);
     bits.iter().map(|&bits| fit(numbers, (f32::from(bits) / 65_536.0 - 0.5) * 12f32.sqrt())).collect()
 }
 
 /// The nearest number that the GPU can represent.
-pub(super) fn fit(numbers: Numbers, value: f32) -> f32 {
+pub(crate) fn fit(numbers: Numbers, value: f32) -> f32 {
     match numbers {
         Numbers::F32 => value,
         Numbers::Bf16 => f32::from_bits(u32::from(to_bf16(value)) << 16),
@@ -26,7 +26,7 @@ fn to_bf16(value: f32) -> u16 {
 }
 
 /// A gradient for `var`, in its type.
-pub(super) fn gradient_of(device: &Device, var: &Var, values: &[f32]) -> Buffer {
+pub(crate) fn gradient_of(device: &Device, var: &Var, values: &[f32]) -> Buffer {
     let mut buffer = device.scratch_of(var.tensor().dtype(), values.len());
     match &mut buffer {
         Buffer::Gpu(gpu) if var.tensor().dtype() == Dtype::Bf16 => {
@@ -39,7 +39,7 @@ pub(super) fn gradient_of(device: &Device, var: &Var, values: &[f32]) -> Buffer 
 }
 
 /// Boundaries of sentences with these lengths.
-pub(super) fn starts(lengths: &[u32]) -> Vec<u32> {
+pub(crate) fn starts(lengths: &[u32]) -> Vec<u32> {
     let mut at = 0;
     let ends = lengths.iter().map(|length| {
         at += length;

@@ -1,9 +1,9 @@
 //! From gate logits to head weights.
 
-use super::case::{Case, OpCase};
 use super::embed::tokens;
-use super::scene::{Per, Scene};
-use super::values::starts;
+use super::starts;
+use super::{Case, OpCase};
+use super::{Per, Scene};
 use crate::Tensor;
 use crate::ops::mixture::{GateNetwork, Pick};
 

@@ -1,8 +1,8 @@
 //! Means over sentences, running means.
 
-use super::case::{Case, OpCase};
-use super::scene::Per;
-use super::values::starts;
+use super::Per;
+use super::starts;
+use super::{Case, OpCase};
 
 /// One row; empty sentences; sentences that one block, a stretch of a block, or several windows take.
 const LENGTHS: [&[u32]; 4] = [&[1], &[4, 0, 1, 6, 0], &[17, 16, 1, 33], &[130, 0, 299, 1, 77]];

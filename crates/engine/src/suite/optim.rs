@@ -1,8 +1,8 @@
 //! Optimisers, norms and clipping over two groups, and a step that fails.
 
-use super::case::Case;
-use super::compare::{Outcome, Quantity, Tolerance};
-use super::values::{fit, gradient_of, random};
+use super::Case;
+use super::{Outcome, Quantity, Tolerance};
+use super::{fit, gradient_of, random};
 use crate::device::{Device, Numbers};
 use crate::optim::{Adam, Moments, Nag, StepNumbers, Velocity, sgd};
 use crate::params::{Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder};

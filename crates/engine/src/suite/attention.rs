@@ -1,9 +1,9 @@
 //! Packed attention with head weights.
 
-use super::case::{Case, OpCase};
-use super::compare::Tolerance;
-use super::scene::{Per, Scene};
-use super::values::starts;
+use super::Tolerance;
+use super::starts;
+use super::{Case, OpCase};
+use super::{Per, Scene};
 use crate::ops::attention::{Attention, HeadWeights, Inputs};
 use crate::{Numbers, Var};
 
