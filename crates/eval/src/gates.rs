@@ -5,9 +5,10 @@ use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
 use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
-use mae_train::Result;
 use mae_train::validate::entropy;
 use serde::Serialize;
+
+use crate::error::Result;
 
 /// The gates of one attention over a data set.
 #[derive(Clone, Debug, Serialize)]

@@ -9,10 +9,11 @@
 //! | [`metric`] | BLEU, chrF or TER behind one face: rows of statistics that add up, scores, signatures |
 //! | [`significance`] | confidence intervals and paired tests, of translations and of texts that were predicted, with numpy's random numbers |
 //! | [`perplexity`] | a language model on a text: log-probabilities with context, perplexities over several units |
-//! | [`translate`] | a set of sources to text, for scoring |
+//! | [`translate`] | names of `mae_translate` for sets of sources |
 //! | [`validator`] | BLEU of the development set while training |
 //! | [`analysis`] | the paper's studies of a trained mixture |
 //! | `text`, `unicode`, `precision` | what the metrics share: how text is split, classes of characters, numpy's rounding |
+//! | [`error`] | errors |
 //! | [`gates`] | entropy of gates and the share of rows that each expert takes, per attention |
 
 #![deny(unsafe_code)]
@@ -20,6 +21,7 @@
 pub mod analysis;
 pub mod bleu;
 pub mod chrf;
+pub mod error;
 pub mod gates;
 pub mod metric;
 pub mod perplexity;
@@ -30,3 +32,5 @@ mod text;
 pub mod translate;
 mod unicode;
 pub mod validator;
+
+pub use error::{Error, Result};

@@ -1,5 +1,4 @@
-//! How well a language model predicts a text: log-probabilities of its tokens, and perplexities over tokens, words,
-//! characters and bytes.
+//! Log-probabilities of a text's tokens by a language model, and perplexities over tokens, words, characters and bytes.
 
 use std::ops::Range;
 
@@ -9,14 +8,14 @@ use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::lm::{LmBatch, Scorer};
 use mae_model::{ExpertMode, LanguageModel, Probe};
-use mae_train::Result;
+use mae_translate::lm_text;
 use serde::{Deserialize, Serialize};
 
+use crate::Result;
 use crate::gates::BatchGates;
-use crate::translate::text;
 
-/// ln p of every token of a text, end marks counted, in order. Each block is read from its context on, and its new tokens
-/// are scored. `progress` gets the tokens done.
+/// Computes ln p of every token of a text, end marks counted, in order. Each block is read from its context on, and its new
+/// tokens are scored. `progress` gets the number of tokens done. Fails where a probability is not a number.
 ///
 /// # Panics
 ///
@@ -33,7 +32,11 @@ pub fn log_probs(
     let mut found = Vec::with_capacity(blocks.tokens() as usize);
     for ids in batches(model, blocks, largest)? {
         let contexts: Vec<usize> = ids.iter().map(|&id| blocks.context(id as usize)).collect();
-        found.extend(scorer.log_probs(&blocks.pack(&ids), &contexts)?);
+        let scores = scorer.log_probs(&blocks.pack(&ids), &contexts)?;
+        if scores.iter().any(|p| p.is_nan()) {
+            return Err(mae_translate::Error::NotFinite { unit: "block", number: ids[0] as usize }.into());
+        }
+        found.extend(scores);
         progress(found.len() as u64);
     }
     Ok(found)
@@ -76,7 +79,7 @@ impl Read<'_> {
     }
 }
 
-/// Shows a text batch by batch as the model read it, with the mixture of all experts.
+/// Calls `see` with the batches of a text as the model read them, with the mixture of all experts.
 pub(crate) fn for_each_batch(
     model: &LanguageModel,
     blocks: &Blocks,
@@ -102,7 +105,7 @@ pub(crate) fn for_each_batch(
     Ok(())
 }
 
-/// Some lines of a text that follow each other: how long they are, ends of lines counted, and how likely.
+/// Consecutive lines of a text: their length, ends of lines counted, and their probability.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stretch {
     /// Tokens of the model.
@@ -143,16 +146,16 @@ pub fn stretches(
     found
 }
 
-/// How long a text is, in several units, and how likely. The end of a line counts as one of each unit.
+/// Length of a text in several units, and its probability. The end of a line counts as one of each unit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TextMeasure {
     /// Lines.
     pub lines: u64,
     /// Tokens of the model.
     pub tokens: u64,
-    /// How many of them are unknown to the dictionary.
+    /// Tokens that the dictionary does not have.
     pub unknown: u64,
-    /// Words: what stands between blanks when pieces are joined.
+    /// Words: parts between blanks when pieces are joined.
     pub words: u64,
     /// Characters of the text with pieces joined; an unknown token is `<unk>`.
     pub characters: u64,
@@ -169,7 +172,7 @@ impl TextMeasure {
         let mut measure = Self { nll_nats, ..Self::default() };
         for i in 0..data.lines.len() {
             let ids = data.lines.get(i);
-            let line = text(&data.vocab, codes, &ids);
+            let line = lm_text(&data.vocab, codes, &ids);
             measure.lines += 1;
             measure.tokens += ids.len() as u64;
             measure.unknown += ids.iter().filter(|&&id| id == UNK).count() as u64;

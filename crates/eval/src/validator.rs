@@ -2,12 +2,11 @@
 
 use mae_data::{ParallelDataset, Segmentation, segmentation};
 use mae_model::{ExpertMode, Translator};
-use mae_train::Error;
-use mae_train::validate::Validator;
-use mae_translate::SearchOptions;
+use mae_train::validate::{Validator, ValidatorError};
+use mae_translate::{SearchOptions, best_lines, reference_pieces};
 
 use crate::bleu::{BleuConfig, BleuStats};
-use crate::translate::{reference_pieces, translate};
+use crate::error::Result;
 
 /// Translates the development set and scores it.
 pub struct BleuValidator<'a> {
@@ -18,7 +17,7 @@ pub struct BleuValidator<'a> {
 }
 
 impl<'a> BleuValidator<'a> {
-    /// Of `data`, whose pieces `codes` made, with this beam.
+    /// Creates a validator for `data`, whose pieces `codes` made, with this beam.
     pub fn new(data: &'a ParallelDataset, codes: Option<&'a Segmentation>, beam: usize) -> Self {
         let pieces = |i: usize| reference_pieces(&data.tgt_vocab, &data.tgt.get(i));
         let references = (0..data.len()).map(|i| segmentation::join(codes, &pieces(i))).collect();
@@ -26,9 +25,9 @@ impl<'a> BleuValidator<'a> {
     }
 
     /// BLEU, 0 to 100, with experts combined in this way.
-    pub fn bleu_with(&self, model: &Translator, mode: &ExpertMode) -> Result<f64, Error> {
+    pub fn bleu_with(&self, model: &Translator, mode: &ExpertMode) -> Result<f64> {
         let side = (&*self.data.tgt_vocab, self.codes);
-        let lines = translate(model, &self.data.src, side, &self.options, mode)?;
+        let lines = best_lines(model, &self.data.src, side, &self.options, mode)?;
         let mut stats = BleuStats::new(BleuConfig::fairseq());
         for (line, reference) in lines.iter().zip(&self.references) {
             stats.add(line, std::slice::from_ref(reference)).expect("each line has one reference");
@@ -38,7 +37,7 @@ impl<'a> BleuValidator<'a> {
 }
 
 impl Validator for BleuValidator<'_> {
-    fn bleu(&mut self, model: &Translator) -> Result<f64, String> {
-        self.bleu_with(model, &ExpertMode::Mix).map_err(|e| e.to_string())
+    fn bleu(&mut self, model: &Translator) -> std::result::Result<f64, ValidatorError> {
+        Ok(self.bleu_with(model, &ExpertMode::Mix)?)
     }
 }

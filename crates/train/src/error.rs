@@ -69,7 +69,7 @@ pub enum Error {
     Engine(#[from] mae_engine::Error),
     /// From a validator that was plugged in.
     #[error("validation: {0}")]
-    Validator(String),
+    Validator(#[source] crate::validate::ValidatorError),
 }
 
 impl Error {

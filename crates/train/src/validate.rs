@@ -11,10 +11,13 @@ use serde::Serialize;
 use crate::config::TrainConfig;
 use crate::{Error, Result};
 
+/// Error of a validator that was plugged in.
+pub type ValidatorError = Box<dyn std::error::Error + Send + Sync>;
+
 /// A score of the development set that needs more than the model's loss.
 pub trait Validator<M = Translator> {
     /// BLEU, 0 to 100.
-    fn bleu(&mut self, model: &M) -> std::result::Result<f64, String>;
+    fn bleu(&mut self, model: &M) -> std::result::Result<f64, ValidatorError>;
 }
 
 /// One validation. Losses are in bits per target token.

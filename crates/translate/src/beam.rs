@@ -2,24 +2,26 @@
 //!
 //! Every sentence keeps up to `beam` live hypotheses. At each step the 2·beam best continuations of all of them
 //! together are ranked by cumulative log-probability. Those that end (in `</s>`) among the first `beam` are finished;
-//! those that end further down are forgotten; of the others the first `beam` live on. A sentence is done as soon as it
-//! has `beam` finished hypotheses, whatever could still come, or when its length limit forces all live ones to end.
+//! those that end further down are dropped; of the others the first `beam` live on. A sentence is done as soon as it
+//! has `beam` finished hypotheses, even if better ones could follow, or when its length limit forces all live ones to end.
 //! Finished hypotheses are ranked by their normalised score.
 //!
-//! That is the plain search; what other choices there are, [`crate::options`] says. Where a search needs more than the
-//! best continuations (several models, forced prefixes, no repetitions, groups, sampling), whole rows of log-probabilities
-//! come to the host; the rest is the same.
+//! That is the plain search; [`crate::options`] lists the other choices. Where a search needs more than the best
+//! continuations (several models, forced prefixes, no repetitions, groups, sampling), whole rows of log-probabilities are
+//! copied to the host; the rest is the same.
 //!
-//! The hypotheses of all sentences that are not done are the rows of one batch. Who is done leaves it at once, so a
-//! step costs what the rest needs.
+//! The hypotheses of all unfinished sentences are the rows of one batch. A finished sentence leaves it at once, so that a
+//! step costs only what the others need.
 
 use mae_data::{EOS, PAD, PackedBatch, UNK};
 use mae_engine::ops::decode::{Candidate, Constraints, Room, continuations, log_probs, mean_log_probs};
-use mae_engine::{Ids, Result, Segments, Tape, Tensor};
+use mae_engine::{Ids, Segments, Tape, Tensor};
 use mae_model::attention::Pass;
 use mae_model::{DecoderState, ExpertMode, SearchRoom, Translator};
 
 use crate::choice::choose;
+use crate::error::{Error, Result};
+use crate::experts::ExpertFault;
 use crate::hypothesis::{Hypothesis, Live};
 use crate::options::SearchOptions;
 use crate::sentence::Sentence;
@@ -31,73 +33,98 @@ pub fn search(
     options: &SearchOptions,
     mode: &ExpertMode,
 ) -> Result<Vec<Vec<Hypothesis>>> {
-    Searcher::new(model, options, mode).search(batch)
+    Searcher::new(model, options, mode)?.search(batch)
 }
 
-/// Translates batch after batch; what a batch needs besides its results is used again by the next.
+/// Translates batch after batch. The caches of one batch, and on a GPU its captured steps, serve the next.
 pub struct Searcher<'m> {
     members: Vec<Member<'m>>,
     options: SearchOptions,
     mode: ExpertMode,
 }
 
-/// A model of the search, with what it remembers.
+/// A model of the search with its cache.
 struct Member<'m> {
     model: &'m Translator,
     state: Option<DecoderState>,
 }
 
+/// Caches that outlive a [`Searcher`], for the next one with the same models: on a GPU they hold captured steps, which
+/// take longer to record than a sentence takes to translate.
+#[derive(Default)]
+pub struct SearchCaches {
+    /// One per model, with the mode that they were used with.
+    states: Option<(ExpertMode, Vec<Option<DecoderState>>)>,
+}
+
 impl<'m> Searcher<'m> {
-    /// A searcher for `model`.
-    ///
-    /// # Panics
-    ///
-    /// With options that [`SearchOptions::check`] refuses.
-    pub fn new(model: &'m Translator, options: &SearchOptions, mode: &ExpertMode) -> Self {
+    /// Creates a searcher for `model`. Fails for options that [`SearchOptions::check`] refuses and for
+    /// [`ExpertMode::Sample`], which exists in training only.
+    pub fn new(model: &'m Translator, options: &SearchOptions, mode: &ExpertMode) -> Result<Self> {
         Self::ensemble(&[model], options, mode)
     }
 
-    /// A searcher for several models with the same dictionaries: their probabilities are averaged at every step.
+    /// Creates a searcher for several models with the same dictionaries: their probabilities are averaged at every step.
+    /// Fails as [`Searcher::new`] does, and without models.
     ///
     /// # Panics
     ///
-    /// As [`Searcher::new`]; without models; with models whose target dictionaries differ in size.
-    pub fn ensemble(models: &[&'m Translator], options: &SearchOptions, mode: &ExpertMode) -> Self {
-        if let Err(invalid) = options.check() {
-            panic!("{invalid}");
-        }
-        let types = models.first().expect("a search needs a model").target_types();
-        assert!(models.iter().all(|model| model.target_types() == types), "models with other dictionaries");
-        let members = models.iter().map(|model| Member { model, state: None }).collect();
-        Self { members, options: options.clone(), mode: mode.clone() }
+    /// If the models' target dictionaries differ in size; [`crate::Models::load`] compares them.
+    pub fn ensemble(models: &[&'m Translator], options: &SearchOptions, mode: &ExpertMode) -> Result<Self> {
+        Self::with_caches(models, options, mode, SearchCaches::default())
     }
 
-    /// Translates the sources of a batch (its targets are not looked at): for each sentence, in batch order, up to
-    /// `nbest` hypotheses, the best first. An error comes from the device.
-    ///
-    /// The result for a sentence does not depend on the others in the batch; random choices depend on the sentence's
-    /// number (`batch.ids`) and the seed. A sentence has no hypothesis at all only if the model's outputs are not numbers,
-    /// as of a model whose training blew up.
+    /// Creates a searcher that continues with the caches of an earlier one of the same models.
     ///
     /// # Panics
     ///
-    /// With [`ExpertMode::Sample`]: experts are drawn in training only.
+    /// As [`Searcher::ensemble`].
+    pub fn with_caches(
+        models: &[&'m Translator],
+        options: &SearchOptions,
+        mode: &ExpertMode,
+        caches: SearchCaches,
+    ) -> Result<Self> {
+        options.check()?;
+        let types = models.first().ok_or(Error::NoModels)?.target_types();
+        assert!(models.iter().all(|model| model.target_types() == types), "models with other dictionaries");
+        if matches!(mode, ExpertMode::Sample) {
+            return Err(Error::Experts { model: "the model".into(), fault: ExpertFault::TrainingOnly });
+        }
+        let mut states = match caches.states {
+            Some((used, states)) if replays(&used, mode) => states,
+            _ => Vec::new(),
+        };
+        states.resize_with(models.len(), || None);
+        let members = models.iter().zip(states).map(|(model, state)| Member { model, state }).collect();
+        Ok(Self { members, options: options.clone(), mode: mode.clone() })
+    }
+
+    /// The caches, for the next searcher.
+    pub fn into_caches(self) -> SearchCaches {
+        let states = self.members.into_iter().map(|member| member.state).collect();
+        SearchCaches { states: Some((self.mode, states)) }
+    }
+
+    /// Translates the sources of a batch (its targets are not read): for each sentence, in batch order, up to `nbest`
+    /// hypotheses and at least one, the best first.
+    ///
+    /// The result for a sentence does not depend on the others in the batch; random choices depend on the sentence's
+    /// number (`batch.ids`) and the seed. Fails with [`Error::NotFinite`] where the model's outputs are not numbers, as
+    /// those of a model whose training diverged, and with the device's errors.
     pub fn search(&mut self, batch: &PackedBatch) -> Result<Vec<Vec<Hypothesis>>> {
         self.search_after(batch, &vec![Vec::new(); batch.sentences()])
     }
 
     /// [`Searcher::search`] for translations that begin with the given tokens, a list per sentence of the batch. The
-    /// length limits hold; a list may close with the end mark, then there is nothing to search.
-    ///
-    /// # Panics
-    ///
-    /// As [`Searcher::search`]; with another number of prefixes than sentences, or with tokens that the models do not have.
+    /// length limits hold; a list may close with the end mark, then there is nothing to search. Fails also for another
+    /// number of lists than sentences, and for tokens that the models do not have.
     pub fn search_after(
         &mut self,
         batch: &PackedBatch,
         prefixes: &[Vec<u32>],
     ) -> Result<Vec<Vec<Hypothesis>>> {
-        assert_eq!(prefixes.len(), batch.sentences(), "one prefix per sentence");
+        self.check(batch, prefixes)?;
         let mut results = vec![Vec::new(); batch.sentences()];
         if results.is_empty() {
             return Ok(results);
@@ -145,10 +172,26 @@ impl<'m> Searcher<'m> {
             step += 1;
         }
         self.members[0].model.params().device().check()?;
-        Ok(results)
+        match results.iter().zip(&batch.ids).find(|(found, _)| found.is_empty()) {
+            Some((_, &id)) => Err(Error::NotFinite { unit: "sentence", number: id as usize }),
+            None => Ok(results),
+        }
     }
 
-    /// What all models together say may follow the hypotheses that end in `tokens`.
+    /// Checks that ids are of the models' dictionaries.
+    fn check(&self, batch: &PackedBatch, prefixes: &[Vec<u32>]) -> Result<()> {
+        if prefixes.len() != batch.sentences() {
+            let (given, wanted) = (prefixes.len(), batch.sentences());
+            return Err(Error::Prefixes(format!("{given} prefixes were given for {wanted} sentences")));
+        }
+        let types = self.members[0].model.target_types();
+        if let Some(id) = prefixes.iter().flatten().find(|&&id| id as usize >= types) {
+            return Err(Error::Prefixes(format!("a prefix holds id {id}, the dictionary has {types} types")));
+        }
+        Ok(self.members.iter().try_for_each(|member| member.model.check_ids(batch))?)
+    }
+
+    /// Log-probabilities, by all models together, of what may follow the hypotheses that end in `tokens`.
     fn log_probs(&mut self, tokens: &[u32], mode: &ExpertMode) -> Result<Vec<f32>> {
         let temperature = self.options.temperature;
         // Each is read before the next model runs: captured steps share their memory.
@@ -186,7 +229,7 @@ impl Member<'_> {
 
     /// The logits after one more token of each hypothesis.
     fn step(&mut self, tokens: &[u32], mode: &ExpertMode) -> Result<Tensor> {
-        self.model.step(self.state.as_mut().expect(STARTED), tokens, mode)
+        Ok(self.model.step(self.state.as_mut().expect(STARTED), tokens, mode)?)
     }
 
     fn reorder(&mut self, parents: &[u32]) {
@@ -195,6 +238,18 @@ impl Member<'_> {
 }
 
 const STARTED: &str = "a search begins with `start`";
+
+/// Returns true if steps that were captured in one mode compute the other. A captured step has its experts built in; random
+/// ones are read from the cache.
+fn replays(captured: &ExpertMode, mode: &ExpertMode) -> bool {
+    match (captured, mode) {
+        (ExpertMode::Mix, ExpertMode::Mix)
+        | (ExpertMode::Argmax, ExpertMode::Argmax)
+        | (ExpertMode::Random(_), ExpertMode::Random(_)) => true,
+        (ExpertMode::Fixed(one), ExpertMode::Fixed(other)) => one == other,
+        _ => false,
+    }
+}
 
 /// The ranked continuations of each sentence after `step` tokens.
 fn candidates(

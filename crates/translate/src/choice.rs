@@ -1,5 +1,5 @@
-//! How the hypotheses of a sentence go on where the device's best continuations do not say it: forced prefixes, no
-//! repetitions, groups of beams, sampling. All of it on rows of log-probabilities on the host.
+//! Continuations that need more than the device's best ones: forced prefixes, no repetitions, groups of beams, sampling.
+//! All of it works on rows of log-probabilities on the host.
 
 use std::collections::HashMap;
 
@@ -31,11 +31,11 @@ pub(crate) fn choose(
         for (live, row) in sentence.live.iter().zip(rows.chunks_exact_mut(types)) {
             constrain(row, live.tokens(), sentence, step, options);
         }
-        let place = Place { sentence, step, first_row, rows, types };
+        let rows = SentenceRows { sentence, step, first_row, rows, types };
         match options.choice {
-            Choice::Best => best(&place.all(), 2 * options.beam, |_| 0.0),
-            Choice::Diverse { groups, strength } => place.by_groups(groups, strength, options.beam),
-            Choice::Sample(sampling) => place.sampled(sampling, options),
+            Choice::Best => best(&rows.all(), 2 * options.beam, |_| 0.0),
+            Choice::Diverse { groups, strength } => rows.by_groups(groups, strength, options.beam),
+            Choice::Sample(sampling) => rows.sampled(sampling, options),
         }
     });
     chosen.collect()
@@ -81,7 +81,7 @@ fn repeating(tokens: &[u32], n: usize) -> impl Iterator<Item = u32> {
 }
 
 /// A sentence's hypotheses with what may follow them.
-struct Place<'a> {
+struct SentenceRows<'a> {
     sentence: &'a Sentence,
     step: usize,
     /// The row of its first hypothesis in the batch.
@@ -93,7 +93,7 @@ struct Place<'a> {
 /// A hypothesis: its row in the batch, its cumulative log-probability, the log-probabilities of what may follow.
 type Row<'a> = (u32, f32, &'a [f32]);
 
-impl<'a> Place<'a> {
+impl<'a> SentenceRows<'a> {
     fn row(&self, index: usize) -> Row<'a> {
         let row = (self.first_row + index) as u32;
         (row, self.sentence.live[index].cumulative, &self.rows[index * self.types..(index + 1) * self.types])
@@ -103,7 +103,7 @@ impl<'a> Place<'a> {
         (0..self.sentence.live.len()).map(|index| self.row(index)).collect()
     }
 
-    /// Whether this is the first free choice: there is one hypothesis, which the whole beam comes from.
+    /// Returns true at the first free choice: there is one hypothesis, which the whole beam comes from.
     fn is_first(&self) -> bool {
         self.step == self.sentence.forced()
     }
@@ -128,8 +128,8 @@ impl<'a> Place<'a> {
         (0..2 * beam / groups).flat_map(in_turn).collect()
     }
 
-    /// One continuation per hypothesis; at first as many as the beam is wide. What is drawn depends on the seed, the
-    /// sentence's place in the input, the step and the hypothesis' rank.
+    /// One continuation per hypothesis; at first as many as the beam is wide. A draw depends on the seed, the sentence's
+    /// place in the input, the step and the hypothesis' rank.
     fn sampled(&self, sampling: Sampling, options: &SearchOptions) -> Vec<Candidate> {
         let draws = if self.is_first() { options.beam } else { self.sentence.live.len() };
         let draw = |i: usize| {

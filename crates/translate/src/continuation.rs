@@ -1,40 +1,61 @@
-//! A language model goes on writing: several texts at once, a token at a time, with cached keys.
+//! Texts that a language model continues: several at once, a token at a time, with cached keys.
 
 use mae_data::{BOS, EOS, PAD, UNK};
-use mae_engine::Result;
 use mae_engine::ops::decode::Room;
 use mae_model::lm::LmState;
 use mae_model::{ExpertMode, LanguageModel};
 
+use crate::error::{Error, Result};
+use crate::options::InvalidOptions;
 use crate::sampling::{Sampling, number_for};
 
-/// How texts go on.
+/// Options of continuing texts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ContinueOptions {
-    /// New tokens at most.
+    /// Greatest number of new tokens (50).
     pub max_len: usize,
-    /// Tokens are drawn within these bounds; without it each is the likeliest.
+    /// Tokens are drawn within these bounds; without it each is the likeliest (none).
     pub sampling: Option<Sampling>,
-    /// Log-probabilities are divided by this before a token is drawn.
+    /// Divisor of log-probabilities before a token is drawn (1).
     pub temperature: f32,
-    /// Seed of the draws. What is drawn depends on it, on the prompt's place, and on the number of the continuation.
+    /// Seed of the draws (1). A draw depends on it, on the prompt's place, and on the number of the continuation.
     pub seed: u64,
-    /// Whether `<unk>` may be written.
+    /// Allows `<unk>` (true).
     pub unknown: bool,
 }
 
-/// Where a text begins.
+impl Default for ContinueOptions {
+    fn default() -> Self {
+        Self { max_len: 50, sampling: None, temperature: 1.0, seed: 1, unknown: true }
+    }
+}
+
+impl ContinueOptions {
+    /// Checks the options; the error lists all faults.
+    pub fn check(&self) -> std::result::Result<(), InvalidOptions> {
+        let mut faults = Vec::new();
+        if !(self.temperature > 0.0 && self.temperature.is_finite()) {
+            faults.push(format!("temperature = {} must be a finite number above 0", self.temperature));
+        }
+        if let Some(sampling) = self.sampling {
+            faults.extend(sampling.faults());
+        }
+        InvalidOptions::none_of(faults)
+    }
+}
+
+/// Beginning of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     /// Its tokens, without an end mark; may be empty.
     pub tokens: Vec<u32>,
     /// Its place in the input, for draws.
     pub place: u32,
-    /// Which of several continuations of the prompt this is.
+    /// Number of this continuation among several of the prompt.
     pub rank: usize,
 }
 
-/// What a model wrote.
+/// Text that a model wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Continuation {
     /// New tokens; the end mark, if the line ended, is the last.
@@ -45,7 +66,7 @@ pub struct Continuation {
 
 /// A text being written.
 struct Text<'a> {
-    /// Which prompt.
+    /// Number of the prompt.
     index: usize,
     prompt: &'a Prompt,
     found: Continuation,
@@ -64,25 +85,27 @@ impl Text<'_> {
     }
 }
 
-/// Continues every prompt until its line ends, it has as many new tokens as wanted, or the model has no more positions. All
-/// of them are computed together.
+/// Continues every prompt until its line ends, it has `max_len` new tokens, or the model has no more positions. All of them
+/// are computed together.
 ///
-/// # Panics
-///
-/// If a prompt has as many tokens as the model has positions, so that there is none for a new token.
+/// Fails for options that [`ContinueOptions::check`] refuses, for a prompt that leaves no position for a new token, and where
+/// the model's outputs are not numbers.
 pub fn continue_texts(
     model: &LanguageModel,
     prompts: &[Prompt],
     options: &ContinueOptions,
     mode: &ExpertMode,
 ) -> Result<Vec<Continuation>> {
+    options.check()?;
     let mut found = vec![Continuation::default(); prompts.len()];
     let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
     if prompts.is_empty() || options.max_len == 0 {
         return Ok(found);
     }
     let positions = model.config().max_positions;
-    assert!(longest < positions, "a prompt of {longest} tokens, the model has {positions} positions");
+    if longest >= positions {
+        return Err(Error::Prompt { tokens: longest, positions });
+    }
     let room = Room { rows: prompts.len(), steps: positions.min(longest + options.max_len) };
     let mut state: LmState = model.state(room);
     model.start(&mut state, prompts.len());
@@ -100,12 +123,12 @@ pub fn continue_texts(
         for (row, mut text) in texts.into_iter().enumerate() {
             let mut ended = false;
             if at >= text.prompt.tokens.len() {
-                let (token, log_prob) = choose(
-                    &all[row * types..(row + 1) * types],
-                    text.prompt,
-                    text.found.tokens.len(),
-                    options,
-                );
+                let logits = &all[row * types..(row + 1) * types];
+                let step = text.found.tokens.len();
+                let (token, log_prob) = choose(logits, text.prompt, step, options);
+                if log_prob.is_nan() {
+                    return Err(Error::NotFinite { unit: "prompt", number: text.prompt.place as usize });
+                }
                 text.found.tokens.push(token);
                 text.found.log_probs.push(log_prob);
                 let full = text.found.tokens.len() == options.max_len || at + 1 == room.steps;

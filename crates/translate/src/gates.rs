@@ -1,22 +1,39 @@
-//! What the gates said while sentences were translated.
+//! Gates of sentences that were translated.
 
 use mae_data::{EOS, PackedBatch};
-use mae_engine::{Result, Tape};
+use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
 
+use crate::error::Result;
 use crate::hypothesis::Hypothesis;
 
 /// The gates of one attention for one sentence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gates {
-    /// The attention, `encoder.layers.0.self_attn`.
+    /// Name of the attention, such as `encoder.layers.0.self_attn`.
     pub attention: String,
-    /// Whether there is one row for the whole sentence. If not, row i is the gate when token i of the translation was
-    /// predicted.
-    pub per_sentence: bool,
     /// Probabilities of the experts.
-    pub rows: Vec<Vec<f32>>,
+    pub rows: GateRows,
+}
+
+/// Probabilities of the experts of one attention.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GateRows {
+    /// One gate for the whole sentence.
+    Sentence(Vec<f32>),
+    /// One gate per token of the translation: that with which the token was predicted.
+    Tokens(Vec<Vec<f32>>),
+}
+
+impl GateRows {
+    /// The gates, one or one per token.
+    pub fn rows(&self) -> &[Vec<f32>] {
+        match self {
+            Self::Sentence(row) => std::slice::from_ref(row),
+            Self::Tokens(rows) => rows,
+        }
+    }
 }
 
 /// The gates of a sentence and of its translations; none for systems without gates.
@@ -28,8 +45,8 @@ pub struct SentenceGates {
     pub hypotheses: Vec<Vec<Gates>>,
 }
 
-/// The gates of every sentence of a batch with the translations that were found, by one full pass. For causal gates that is
-/// what the search saw; gates over the whole target see more in a full pass than in a search.
+/// Computes the gates of every sentence of a batch with the translations that were found, by one full pass. Causal gates are
+/// those of the search; gates over the whole target read more in a full pass than in a search.
 pub fn gates_of(
     model: &Translator,
     batch: &PackedBatch,
@@ -64,10 +81,12 @@ pub fn gates_of(
                     pairs.tgt_starts[pair] as usize..pairs.tgt_starts[pair + 1] as usize
                 };
                 pair += 1;
-                let rows = values[rows.start * experts..rows.end * experts].chunks_exact(experts);
-                let rows = rows.map(<[f32]>::to_vec).collect();
-                let (attention, per_sentence) = (record.name.clone(), record.per_sentence);
-                let own = Gates { attention, per_sentence, rows };
+                let values = &values[rows.start * experts..rows.end * experts];
+                let rows = match record.per_sentence {
+                    true => GateRows::Sentence(values.to_vec()),
+                    false => GateRows::Tokens(values.chunks_exact(experts).map(<[f32]>::to_vec).collect()),
+                };
+                let own = Gates { attention: record.name.clone(), rows };
                 match (of_encoder, rank) {
                     (false, _) => sentence.hypotheses[rank].push(own),
                     (true, 0) => sentence.encoder.push(own),

@@ -10,14 +10,21 @@ use crate::options::SearchOptions;
 pub struct Hypothesis {
     /// Target ids, the end mark at the end.
     pub tokens: Vec<u32>,
-    /// What hypotheses are ranked by: [`SearchOptions::score`] of the sum of `positional`. In nats.
+    /// Value that hypotheses are ranked by: [`SearchOptions::score`] of the sum of `positional`, in nats.
     pub score: f32,
     /// The natural-log probability of each token, of the end mark too; for `<unk>` less `unkpen`, in diverse beams less
     /// what repeating other groups' tokens cost, as in fairseq.
     pub positional: Vec<f32>,
 }
 
-/// A translation in the making.
+impl Hypothesis {
+    /// The translation of an empty sentence.
+    pub(crate) fn empty() -> Self {
+        Self { tokens: Vec::new(), score: 0.0, positional: Vec::new() }
+    }
+}
+
+/// An unfinished translation.
 #[derive(Clone, Default)]
 pub(crate) struct Live {
     tokens: Vec<u32>,

@@ -1,33 +1,54 @@
-//! From source sentences to translations: batched search as fairseq v0.9 defines it, and scores of given translations.
+//! From source sentences to translations: one pipeline for files, data sets and single lines, batched search as fairseq
+//! v0.9 defines it, scores of given translations, and continuations of texts.
 //!
-//! | room | what is in it |
+//! | room | content |
 //! |---|---|
+//! | [`models`] | models that translate together: loading, segmentation, dictionaries |
+//! | [`text`] | lines to token ids that fit, with counts; token ids to lines |
+//! | [`pipeline`] | groups of sentences with options of their own; results in order |
+//! | [`batches`] | batches of like lengths |
 //! | [`options`] | beam, penalties, length limits and choices, with their formulas and defaults |
-//! | [`beam`] | the search: many sentences at once, those that are done leave; one model or an ensemble |
-//! | `sentence` | the search for one sentence: who ends, who lives on |
+//! | [`beam`] | the search: many sentences at once, finished ones leave; one model or an ensemble |
+//! | `sentence` | the search for one sentence: hypotheses that end and that live on |
 //! | `choice` | forced prefixes, no repetitions, diverse groups and sampling, on the host |
 //! | [`sampling`] | drawing a token from a row of log-probabilities |
-//! | [`continuation`] | a language model that goes on writing |
 //! | [`hypothesis`] | a finished translation with its score |
+//! | [`experts`] | which experts of a mixture compute |
+//! | [`gates`] | gates of translations that were found |
 //! | [`mod@reference`] | log-probabilities of given translations, by one full pass |
-//! | [`gates`] | what the gates said |
+//! | [`prompt`], [`continuation`] | texts that a language model continues |
+//! | [`error`] | errors |
 
 #![deny(unsafe_code)]
 
+pub mod batches;
 pub mod beam;
 mod choice;
 pub mod continuation;
+pub mod error;
+pub mod experts;
 pub mod gates;
 pub mod hypothesis;
+pub mod models;
 pub mod options;
+pub mod pipeline;
+pub mod prompt;
 pub mod reference;
 pub mod sampling;
 mod sentence;
+pub mod text;
 
-pub use beam::{Searcher, search};
+pub use batches::BatchLimits;
+pub use beam::{SearchCaches, Searcher, search};
 pub use continuation::{Continuation, ContinueOptions, Prompt, continue_texts};
-pub use gates::{Gates, SentenceGates, gates_of};
+pub use error::{Error, Result};
+pub use experts::{ExpertChoice, ExpertFault};
+pub use gates::{GateRows, Gates, SentenceGates, gates_of};
 pub use hypothesis::Hypothesis;
+pub use models::{Models, Side};
 pub use options::{Choice, InvalidOptions, SearchOptions};
+pub use pipeline::{GateReport, Group, GroupOptions, Pipeline, Translated, best_lines};
+pub use prompt::{PromptRoom, Reading};
 pub use reference::score_references;
 pub use sampling::Sampling;
+pub use text::{Fitted, TextForm, TokenCounts, lm_text, reference_pieces, text};

@@ -1,4 +1,4 @@
-//! What a search may do.
+//! Options of a search.
 
 use crate::sampling::Sampling;
 
@@ -22,7 +22,7 @@ pub struct SearchOptions {
     pub max_len_b: usize,
     /// The shortest translation has this many tokens before its end mark (1).
     pub min_len: usize,
-    /// Whether scores are divided by `length^lenpen` (yes); if not, `score = Σ ln p`.
+    /// Divides scores by `length^lenpen` (true); otherwise `score = Σ ln p`.
     pub normalise: bool,
     /// No sequence of this many tokens comes twice in a translation; 0 sets no bound (0). What a forced prefix repeats
     /// stays, and the end mark is never forbidden.
@@ -30,13 +30,13 @@ pub struct SearchOptions {
     /// Logits are divided by this before the softmax (1): above 1 flatter, below 1 sharper distributions. Log-probabilities
     /// are those of the distribution so changed.
     pub temperature: f32,
-    /// How continuations are chosen (the best).
+    /// Choice of continuations (the best).
     pub choice: Choice,
-    /// What random choices depend on, besides the sentence's place in the input (1).
+    /// Seed of random choices, which depend on it and on the sentence's place in the input (1).
     pub seed: u64,
 }
 
-/// How the continuations of a sentence's hypotheses are chosen.
+/// Choice of the continuations of a sentence's hypotheses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
     /// The best of all hypotheses together.
@@ -47,7 +47,7 @@ pub enum Choice {
     Diverse {
         /// Groups of equal size; 1 is plain beam search.
         groups: usize,
-        /// What a repeated token costs, in nats.
+        /// Cost of a repeated token, in nats.
         strength: f32,
     },
     /// Each of `beam` hypotheses is drawn on its own.
@@ -78,8 +78,15 @@ impl Default for SearchOptions {
 #[error("the search options are not valid:\n  {}", .0.join("\n  "))]
 pub struct InvalidOptions(pub Vec<String>);
 
+impl InvalidOptions {
+    /// An error if there are faults.
+    pub(crate) fn none_of(faults: Vec<String>) -> Result<(), Self> {
+        if faults.is_empty() { Ok(()) } else { Err(Self(faults)) }
+    }
+}
+
 impl SearchOptions {
-    /// All faults at once.
+    /// Checks the options; the error lists all faults.
     pub fn check(&self) -> Result<(), InvalidOptions> {
         let Self { beam, nbest, lenpen, unkpen, max_len_a, max_len_b, min_len, temperature, .. } = *self;
         let mut faults = Vec::new();
@@ -122,18 +129,9 @@ impl SearchOptions {
                     format!("diverse_beam_strength = {strength} must be a finite number, not below 0"),
                 );
             }
-            Choice::Sample(Sampling { topk, topp }) => {
-                require(
-                    topk != Some(0),
-                    "sampling_topk = 0 leaves no token to draw; it must be at least 1".into(),
-                );
-                require(
-                    topp.is_none_or(|p| p > 0.0 && p <= 1.0),
-                    format!("sampling_topp = {} must be above 0 and not above 1", topp.unwrap_or_default()),
-                );
-            }
+            Choice::Sample(sampling) => faults.extend(sampling.faults()),
         }
-        if faults.is_empty() { Ok(()) } else { Err(InvalidOptions(faults)) }
+        InvalidOptions::none_of(faults)
     }
 
     /// Tokens before the end mark that a translation may have; when it has them, the end mark is forced.
@@ -147,7 +145,7 @@ impl SearchOptions {
         wanted.max(self.min_len).min(max_positions.saturating_sub(1))
     }
 
-    /// Whether all that is needed are the best continuations of whole groups of hypotheses, which a device finds itself.
+    /// Returns true if the best continuations of whole groups of hypotheses are enough, which a device finds itself.
     pub(crate) fn is_plain(&self) -> bool {
         let best = matches!(self.choice, Choice::Best | Choice::Diverse { groups: 1, .. });
         best && self.no_repeat_ngram_size == 0 && self.temperature == 1.0

@@ -1,16 +1,20 @@
-//! How likely the model finds given translations.
+//! Log-probabilities of given translations.
 
 use mae_data::PackedBatch;
+use mae_engine::Tape;
 use mae_engine::ops::decode::mean_log_probs;
-use mae_engine::{Result, Tape};
 use mae_model::attention::Pass;
 use mae_model::{DeviceBatch, ExpertMode, Translator};
+
+use crate::error::{Error, Result};
 
 /// The natural-log probability of every target token of every sentence, the end mark included, by one full pass in
 /// evaluation mode; in batch order. Of several models with the same dictionaries: the logarithm of the mean probability.
 ///
 /// Where the model's decoder gates read the whole target (`decoder_gate = "whole"`), so do these scores: a token's
 /// probability depends on what follows it. Search cannot look ahead and gives other numbers for such models.
+///
+/// Fails with [`Error::NotFinite`] where a probability is not a number.
 ///
 /// # Panics
 ///
@@ -26,10 +30,15 @@ pub fn score_references(
     let mode = mode.at(&batch.ids);
     let each: Result<Vec<_>> = models.iter().map(|model| log_probs(model, batch, &mode)).collect();
     let log_probs = mean_log_probs(each?);
-    Ok(batch.tgt_starts.windows(2).map(|w| log_probs[w[0] as usize..w[1] as usize].to_vec()).collect())
+    let of_sentence = |w: &[u32]| log_probs[w[0] as usize..w[1] as usize].to_vec();
+    let found: Vec<Vec<f32>> = batch.tgt_starts.windows(2).map(of_sentence).collect();
+    match found.iter().zip(&batch.ids).find(|(found, _)| found.iter().any(|p| p.is_nan())) {
+        Some((_, &id)) => Err(Error::NotFinite { unit: "sentence", number: id as usize }),
+        None => Ok(found),
+    }
 }
 
-/// Of all target tokens end to end.
+/// Log-probabilities of all target tokens end to end.
 fn log_probs(model: &Translator, batch: &PackedBatch, mode: &ExpertMode) -> Result<Vec<f32>> {
     let on_device = DeviceBatch::new(model.params().device(), batch);
     let mut tape = Tape::evaluation(model.params());

@@ -8,7 +8,7 @@ pub fn number_for(seed: u64, place: u32, step: usize, rank: usize) -> f32 {
     Rng::new(seed, step as u32).stream(rank as u32).uniform(place, 0)
 }
 
-/// Which tokens may be drawn. Where both bounds are given, a token must be within both.
+/// Bounds of the tokens that may be drawn. A token must be within both, where both are given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
     /// Only the k most likely tokens.
@@ -19,6 +19,18 @@ pub struct Sampling {
 }
 
 impl Sampling {
+    /// Faults of the bounds.
+    pub(crate) fn faults(self) -> Vec<String> {
+        let mut faults = Vec::new();
+        if self.topk == Some(0) {
+            faults.push("sampling_topk = 0 leaves no token to draw; it must be at least 1".into());
+        }
+        if let Some(topp) = self.topp.filter(|p| !(*p > 0.0 && *p <= 1.0)) {
+            faults.push(format!("sampling_topp = {topp} must be above 0 and not above 1"));
+        }
+        faults
+    }
+
     /// Draws a token with a uniform random number of [0, 1); `None` where no token is possible. Tokens are drawn in
     /// proportion to their probabilities, which need not add up to 1; those with numbers that are not finite cannot be drawn.
     pub fn draw(&self, log_probs: &[f32], uniform: f32) -> Option<u32> {

@@ -1,4 +1,4 @@
-//! The search for one sentence's translation: who ends, who lives on.
+//! The search for one sentence's translation: hypotheses that end and that live on.
 
 use mae_data::EOS;
 use mae_engine::ops::decode::Candidate;
@@ -14,7 +14,7 @@ pub(crate) struct Sentence {
     pub(crate) line: u32,
     /// Tokens before the end mark at most.
     pub(crate) max_len: usize,
-    /// What the translation begins with.
+    /// Tokens that the translation begins with.
     pub(crate) prefix: Vec<u32>,
     /// Best first; none when the search is over.
     pub(crate) live: Vec<Live>,

@@ -11,7 +11,8 @@ use mae_data::{EOS, PackedBatch};
 use mae_model::config::System;
 use mae_model::{Draws, ExpertMode, Translator};
 use mae_translate::{
-    Choice, Hypothesis, Sampling, SearchOptions, Searcher, gates_of, score_references, search,
+    Choice, GateRows, Gates, Hypothesis, Sampling, SearchOptions, Searcher, gates_of, score_references,
+    search,
 };
 
 fn short() -> SearchOptions {
@@ -116,7 +117,7 @@ fn translations_begin_with_their_prefixes() {
         [Choice::Best, Choice::Sample(Sampling::default()), Choice::Diverse { groups: 2, strength: 0.5 }]
     {
         let options = SearchOptions { choice, no_repeat_ngram_size: 2, ..short() };
-        let mut searcher = Searcher::new(&model, &options, &ExpertMode::Mix);
+        let mut searcher = Searcher::new(&model, &options, &ExpertMode::Mix).unwrap();
         let found = searcher.search_after(&batch, &prefixes).unwrap();
         for (place, (found, prefix)) in found.iter().zip(&prefixes).enumerate() {
             let prefix = &prefix[..prefix.len().min(options.max_len_b)];
@@ -142,7 +143,7 @@ fn ensembles_average_probabilities() {
     let batch = sources(&[5, 3, 9], 36);
     let options = SearchOptions { no_repeat_ngram_size: 3, ..short() };
     let ensemble = |models: &[&Translator], options: &SearchOptions| {
-        Searcher::ensemble(models, options, &ExpertMode::Mix).search(&batch).unwrap()
+        Searcher::ensemble(models, options, &ExpertMode::Mix).unwrap().search(&batch).unwrap()
     };
     for models in [vec![&one, &other], vec![&one, &base, &other]] {
         for options in [&short(), &options] {
@@ -209,13 +210,17 @@ fn gates_are_those_that_the_search_saw() {
             };
             assert_eq!(names(&gates.encoder), ["encoder.layers.0.self_attn", "encoder.layers.1.self_attn"]);
             let all = gates.encoder.iter().chain(gates.hypotheses.iter().flatten());
-            for row in all.flat_map(|gates| &gates.rows) {
+            for row in all.flat_map(|gates| gates.rows.rows()) {
                 assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5 && row.len() == 3, "{row:?}");
             }
-            assert!(gates.encoder.iter().all(|gates| gates.per_sentence && gates.rows.len() == 1));
+            assert!(gates.encoder.iter().all(|gates| matches!(gates.rows, GateRows::Sentence(_))));
             for (gates, hypothesis) in gates.hypotheses.iter().zip(found) {
                 assert_eq!(gates.len(), 4, "two layers, two attentions");
-                assert!(gates.iter().all(|g| !g.per_sentence && g.rows.len() == hypothesis.tokens.len()));
+                let per_token = |g: &Gates| match &g.rows {
+                    GateRows::Tokens(rows) => rows.len() == hypothesis.tokens.len(),
+                    GateRows::Sentence(_) => false,
+                };
+                assert!(gates.iter().all(per_token));
             }
         }
     }

@@ -7,7 +7,7 @@ use common::{alone, config, model, sources, systems, with_gates};
 use mae_data::{EOS, PAD};
 use mae_model::config::{CrossGate, DecoderGate, System};
 use mae_model::{ExpertMode, Translator};
-use mae_translate::{SearchOptions, Searcher, search};
+use mae_translate::{Error, ExpertFault, SearchOptions, Searcher, search};
 
 /// Option sets that bring out every rule.
 fn option_sets() -> Vec<(&'static str, SearchOptions)> {
@@ -124,7 +124,7 @@ fn a_searcher_translates_one_batch_after_another() {
     for (name, config) in systems() {
         let model = model(&config, 9);
         let options = SearchOptions { max_len_b: 6, ..SearchOptions::default() };
-        let mut searcher = Searcher::new(&model, &options, &ExpertMode::Mix);
+        let mut searcher = Searcher::new(&model, &options, &ExpertMode::Mix).unwrap();
         for lengths in [&[9, 4][..], &[2], &[5], &[7, 3], &[12, 1, 3]] {
             let batch = sources(lengths, 9);
             let want = search(&model, &batch, &options, &ExpertMode::Mix).unwrap();
@@ -149,12 +149,32 @@ fn fewer_of_the_best_are_the_first_of_more() {
     );
 }
 
-/// A model of numbers that are none gives no hypotheses, and does not run on or panic.
 #[test]
-fn a_model_that_blew_up_finds_nothing() {
+fn a_model_whose_outputs_are_not_numbers_is_an_error() {
     let mut model = model(&config(System::Base), 8);
     let name = "decoder.layers.1.fc2.bias";
     model.params_mut().set(name, &[f32::NAN; 12]).unwrap();
-    let found = search(&model, &sources(&[3], 8), &SearchOptions::default(), &ExpertMode::Mix).unwrap();
-    assert_eq!(found, [vec![]]);
+    let found = search(&model, &sources(&[3], 8), &SearchOptions::default(), &ExpertMode::Mix);
+    assert!(matches!(found, Err(Error::NotFinite { unit: "sentence", number: 0 })), "{found:?}");
+}
+
+#[test]
+fn bad_options_and_ids_are_errors() {
+    let model = model(&config(System::Mae), 8);
+    let options = SearchOptions { beam: 0, ..SearchOptions::default() };
+    let refused = Searcher::new(&model, &options, &ExpertMode::Mix).err();
+    assert!(matches!(refused, Some(Error::Options(_))), "{refused:?}");
+    let good = SearchOptions::default();
+    let refused = Searcher::new(&model, &good, &ExpertMode::Sample).err();
+    assert!(matches!(refused, Some(Error::Experts { fault: ExpertFault::TrainingOnly, .. })), "{refused:?}");
+    assert!(matches!(Searcher::ensemble(&[], &good, &ExpertMode::Mix).err(), Some(Error::NoModels)));
+    let mut searcher = Searcher::new(&model, &good, &ExpertMode::Mix).unwrap();
+    let batch = sources(&[3, 2], 8);
+    for prefixes in [vec![vec![4]], vec![vec![], vec![999]]] {
+        let refused = searcher.search_after(&batch, &prefixes);
+        assert!(matches!(refused, Err(Error::Prefixes(_))), "{refused:?}");
+    }
+    let mut foreign = sources(&[3], 8);
+    foreign.src[0] = 999;
+    assert!(matches!(searcher.search(&foreign), Err(Error::Model(_))));
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use mae_data::EOS;
-use mae_eval::translate::text;
+use mae_data::{EOS, Segmentation};
 use mae_model::ExpertMode;
 use mae_model::lm::LmFolder;
-use mae_translate::{Continuation, ContinueOptions, Prompt, Sampling, continue_texts};
+use mae_translate::{
+    Continuation, ContinueOptions, Prompt, PromptRoom, Reading, Sampling, continue_texts, lm_text,
+};
 use serde_json::json;
 
 use super::eval_lm::load;
@@ -114,49 +115,32 @@ fn go_on(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What the model reads of a line.
-struct Reading {
-    /// Tokens for which there is no room.
-    before: Vec<u32>,
-    prompt: Prompt,
-}
-
-/// Prompts as tokens. Where one is too long, its end is read, and there is room for `max_len` new tokens; without `max_len`,
-/// only where it leaves none at all. What was cut, shortened, unknown or left out is told.
+/// Reads prompts as tokens; what was cut, shortened, unknown or left out is printed on standard error.
 fn read(folder: &LmFolder, lines: &[String], max_len: Option<usize>) -> Vec<Reading> {
     let positions = folder.model.config().max_positions;
-    let room = positions - max_len.unwrap_or(MAX_LEN.min(positions / 2));
-    let segmenter = folder.codes.as_ref().map(|codes| codes.segmenters()[0].clone());
-    let (mut cut, mut short, mut unknown, mut ends) = (0, 0, 0, 0);
-    let reading = |(place, line): (usize, &String)| {
-        let pieces = segmenter.as_ref().map_or(line.clone(), |segmenter| segmenter.segment_line(line));
-        let mut before = Vec::new();
-        unknown += folder.dictionary.encode_into(&pieces, &mut before);
-        let all = before.len();
-        before.retain(|&token| token != EOS);
-        // Every line has one, at its end.
-        ends += all - before.len() - 1;
-        let longest = if max_len.is_some() { room } else { positions - 1 };
-        let first = if before.len() > longest { before.len() - room } else { 0 };
-        let tokens = before.split_off(first);
-        cut += usize::from(first > 0);
-        short += usize::from(max_len.is_none() && tokens.len() + MAX_LEN > positions);
-        Reading { before, prompt: Prompt { tokens, place: place as u32, rank: 0 } }
-    };
-    let readings = lines.iter().enumerate().map(reading).collect();
+    let room = max_len.map_or(PromptRoom::Rest(MAX_LEN), PromptRoom::Fixed);
+    let segmenter = folder.codes.as_ref().map(Segmentation::segmenters).map(|[segmenter, _]| segmenter);
+    let readings = room.read(lines, (&folder.dictionary, segmenter.as_deref()), positions);
+    let longest = room.longest(positions);
+    let count = |what: fn(&Reading) -> usize| readings.iter().map(what).sum::<usize>();
+    let is_short = |reading: &&Reading| reading.prompt.tokens.len() + MAX_LEN > positions;
+    let short = if max_len.is_none() { readings.iter().filter(is_short).count() } else { 0 };
     let cut_to = format!(
-        "prompts are too long for the model's {positions} positions: of these, the last {room} tokens are read, so that \
-         there is room for {} new ones (--max-len)",
-        positions - room
+        "prompts are too long for the model's {positions} positions: of these, the last {longest} tokens are read, so \
+         that there is room for {} new ones (--max-len)",
+        positions - longest
     );
     let shortened = format!(
         "prompts leave room for fewer than {MAX_LEN} new tokens in the model's {positions} positions"
     );
     for (count, what) in [
-        (cut, cut_to.as_str()),
+        (count(|reading| usize::from(!reading.before.is_empty())), cut_to.as_str()),
         (short, &shortened),
-        (unknown, "tokens of the prompts are not in the dictionary and are read as <unk>"),
-        (ends, "tokens </s> of the prompts are left out: a prompt is one line"),
+        (
+            count(|reading| reading.unknown),
+            "tokens of the prompts are not in the dictionary and are read as <unk>",
+        ),
+        (count(|reading| reading.ends), "tokens </s> of the prompts are left out: a prompt is one line"),
     ] {
         if count > 0 {
             eprintln!("mae: {count} {what}");
@@ -206,7 +190,7 @@ impl Args {
         (line, reading): (&str, &Reading),
         found: &Continuation,
     ) -> Result<()> {
-        let join = |tokens: &[u32]| text(&folder.dictionary, folder.codes.as_ref(), tokens);
+        let join = |tokens: &[u32]| lm_text(&folder.dictionary, folder.codes.as_ref(), tokens);
         let whole = join(&[&reading.before[..], &reading.prompt.tokens, &found.tokens].concat());
         if self.json {
             let tokens: Vec<&str> =

@@ -9,10 +9,11 @@ use mae_data::{AsideFile, BlockOptions, Blocks, BreakMode, Segmentation, TextDat
 use mae_eval::perplexity::{TextMeasure, log_probs};
 use mae_model::lm::LmFolder;
 use mae_train::finetune::dictionary_fault;
+use mae_translate::ExpertChoice;
 use serde::Serialize;
 use serde_json::json;
 
-use super::generate::args::Which;
+use super::generate::args::no_such_experts;
 use super::generate::input::all_lines;
 use crate::device::DeviceArgs;
 use crate::outputs::check_place;
@@ -59,8 +60,8 @@ pub struct Args {
     #[command(flatten)]
     blocks: BlockArgs,
     /// Which experts of a mixture compute: mix (all, by the gates), argmax, random, or the number of one, from 0.
-    #[arg(long, value_name = "WHICH", default_value = "mix")]
-    expert: Which,
+    #[arg(long, value_name = "WHICH", default_value_t)]
+    expert: ExpertChoice,
     /// Seed of --expert random.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -167,7 +168,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     );
     check_place(args.log_probs.as_deref())?;
     let folder = load(&args.model, &args.device)?;
-    args.expert.check(&args.model.display().to_string(), folder.model.config())?;
+    let faulty = |fault| no_such_experts(&args.model.display().to_string(), fault);
+    args.expert.check(folder.model.config()).map_err(faulty)?;
     if let Some(text) = &args.text {
         measure(&args, &folder, Source::Text(text))?;
     } else {
@@ -271,7 +273,7 @@ fn measure(args: &Args, folder: &LmFolder, source: Source<'_>) -> Result<()> {
             context_window: options.context_window,
             sample_break_mode: options.break_mode,
             expert: args.expert.to_string(),
-            seed: matches!(args.expert, Which::Random).then_some(args.seed),
+            seed: matches!(args.expert, ExpertChoice::Random).then_some(args.seed),
             measure: &measure,
             bits_per_token: bits(measure.tokens),
             ppl_per_token: ppl(measure.tokens),
@@ -304,8 +306,8 @@ fn print(
         BreakMode::Eos => "a block for each line".to_owned(),
     };
     let experts = match args.expert {
-        Which::Mix => String::new(),
-        Which::Random => format!(", random experts (seed {})", args.seed),
+        ExpertChoice::Mix => String::new(),
+        ExpertChoice::Random => format!(", random experts (seed {})", args.seed),
         one => format!(", expert {one}"),
     };
     println!(

@@ -2,30 +2,25 @@
 
 pub(super) mod args;
 pub(super) mod input;
-pub(super) mod models;
 pub(super) mod notes;
 pub(super) mod output;
 pub(super) mod translate;
-mod work;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::bail;
-use mae_model::ExpertMode;
-use mae_translate::score_references;
+use mae_translate::{Models, Pipeline, TextForm};
 
 use args::{ModelArgs, OutputArgs, SearchArgs};
 use input::{Input, TextOptions};
-use models::Models;
 use notes::Notes;
 use output::Printer;
-use translate::Translating;
-use work::Batched;
-pub(super) use work::report_speed;
+use translate::{report_speed, score, translate};
 
 use crate::outputs::unless_nobody_reads;
+use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -119,54 +114,36 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn generate(args: &Args) -> anyhow::Result<()> {
-    let options = args.search.options(&args.models)?;
-    let limits = args.search.limits(if args.score_reference { 1 } else { options.beam })?;
-    let models = Models::load(&args.models.model, &args.models.device.open()?)?;
+    let search = args.search.options(&args.models)?;
+    let limits = args.search.limits()?;
+    let models = args.models.load()?;
     let style = args.output.style(&args.search, &models)?;
-    let mode = args.models.mode(&models)?;
+    let options = args.output.group(search, args.models.mode(&models)?);
     let mut notes = Notes::new(models.positions());
     let input = args.read(&models, &mut notes)?;
     notes.report();
     let mut printer = Printer::open(args.output.output.as_deref(), style, args.output.remove_bpe)?;
+    let mut pipeline = Pipeline::new(&models.all(), limits);
+    let bar = |what| progress::bar(input.len() as u64, what);
     if args.score_reference {
-        score(&models, &mode, &input, &limits, &mut printer)?;
+        score(&pipeline, &options, &input, &mut printer, &bar("Scoring"))?;
         return printer.finish();
     }
     let begin = Instant::now();
-    let mut translating = Translating::new(&models, &options, mode, limits, args.output.gates);
-    let done = translating.run(&input, &mut printer, Some("Translating"))?;
+    let done = translate(&mut pipeline, &options, &input, &mut printer, &bar("Translating"))?;
     report_speed("Translated", input.len(), done.tokens, begin.elapsed());
     printer.finish()?;
     if let Some(bleu) = done.bleu {
-        eprintln!("Generate {} with beam={}: {}", input.name, options.beam, bleu.score().fairseq_line());
+        let beam = options.search.beam;
+        eprintln!("Generate {} with beam={beam}: {}", input.name, bleu.score().fairseq_line());
     }
-    Ok(())
-}
-
-fn score(
-    models: &Models,
-    mode: &ExpertMode,
-    input: &Input,
-    limits: &work::Limits,
-    printer: &mut Printer,
-) -> anyhow::Result<()> {
-    if input.references.is_none() {
-        bail!("--score-reference needs references; give them with --target FILE");
-    }
-    let (all, mut tokens, begin) = (models.all(), 0, Instant::now());
-    let find = |batch: &mae_data::PackedBatch, _: &[u32]| Ok(score_references(&all, batch, mode)?);
-    work::in_order(input, limits, Some("Scoring"), Batched::Pairs, find, |i, log_probs| {
-        let log_probs = log_probs.unwrap_or_default();
-        tokens += log_probs.len();
-        printer.score(input, i, &log_probs)
-    })?;
-    report_speed("Scored", input.len(), tokens, begin.elapsed());
     Ok(())
 }
 
 impl Args {
-    fn read(&self, models: &Models, notes: &mut Notes) -> anyhow::Result<Input> {
-        let text = TextOptions { segment: !self.no_bpe, remove_bpe: self.output.remove_bpe };
+    fn read<'m>(&self, models: &'m Models, notes: &mut Notes) -> anyhow::Result<Input<'m>> {
+        let form = if self.no_bpe { TextForm::Pieces } else { TextForm::Lines };
+        let text = TextOptions { form, remove_bpe: self.output.remove_bpe };
         if self.source == Some("-".into()) && self.source == self.prefix_file {
             bail!("--source and --prefix-file cannot both be standard input; put one of them in a file");
         }
@@ -185,7 +162,7 @@ impl Args {
             input.force_references(size)?;
         }
         if let Some(path) = &self.prefix_file {
-            input.force_lines_of(path, models, text, notes)?;
+            input.force_lines_of(path, form, notes)?;
         }
         Ok(input)
     }

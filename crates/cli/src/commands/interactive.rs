@@ -6,15 +6,15 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::ensure;
+use indicatif::ProgressBar;
 use mae_data::LineReader;
+use mae_translate::{Pipeline, TextForm};
 
 use super::generate::args::{ModelArgs, OutputArgs, SearchArgs};
 use super::generate::input::{Input, Lines, TextOptions, open};
-use super::generate::models::Models;
 use super::generate::notes::Notes;
 use super::generate::output::Printer;
-use super::generate::report_speed;
-use super::generate::translate::Translating;
+use super::generate::translate::{report_speed, translate};
 use crate::outputs::unless_nobody_reads;
 
 const EXAMPLES: &str = "\
@@ -68,14 +68,15 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn interactive(args: &Args) -> anyhow::Result<()> {
     ensure!(args.buffer_size > 0, "--buffer-size 0: at least one line must be read before it is translated");
-    let options = args.search.options(&args.models)?;
-    let limits = args.search.limits(options.beam)?;
-    let models = Models::load(&args.models.model, &args.models.device.open()?)?;
+    let search = args.search.options(&args.models)?;
+    let limits = args.search.limits()?;
+    let models = args.models.load()?;
     let style = args.output.style(&args.search, &models)?;
-    let mode = args.models.mode(&models)?;
-    let mut translating = Translating::new(&models, &options, mode, limits, args.output.gates);
+    let options = args.output.group(search, args.models.mode(&models)?);
+    let mut pipeline = Pipeline::new(&models.all(), limits);
     let mut printer = Printer::open(args.output.output.as_deref(), style, args.output.remove_bpe)?;
-    let text = TextOptions { segment: !args.no_bpe, remove_bpe: args.output.remove_bpe };
+    let form = if args.no_bpe { TextForm::Pieces } else { TextForm::Lines };
+    let text = TextOptions { form, remove_bpe: args.output.remove_bpe };
     let mut notes = Notes::new(models.positions());
     let mut reader = open(&args.input)?;
     if args.input == Path::new("-") && std::io::stdin().is_terminal() {
@@ -89,9 +90,10 @@ fn interactive(args: &Args) -> anyhow::Result<()> {
         let lines = Lines { sources, targets: None };
         let mut input = Input::from_lines("stdin".into(), sentences, lines, &models, text, &mut notes);
         if args.prefix_after_tab {
-            input.force(&prefixes, &models, text, &mut notes);
+            input.force(&prefixes, form, &mut notes);
         }
-        tokens += translating.run(&input, &mut printer, None)?.tokens;
+        let done = translate(&mut pipeline, &options, &input, &mut printer, &ProgressBar::hidden())?;
+        tokens += done.tokens;
         printer.flush()?;
         (sentences, spent) = (sentences + count, spent + begin.elapsed());
         if let Some(error) = failed {

@@ -7,10 +7,11 @@ use anyhow::{Context, Result, bail, ensure};
 use mae_data::ParallelDataset;
 use mae_data::pairs::detect_languages;
 use mae_eval::validator::BleuValidator;
+use mae_model::ExpertMode;
 use mae_model::folder::{self, ModelFolder, Task};
 use mae_train::TrainConfig;
 use mae_train::finetune::dictionary_fault;
-use mae_train::validate::{Validator, development_loss};
+use mae_train::validate::development_loss;
 use serde::Serialize;
 
 use crate::device::DeviceArgs;
@@ -108,7 +109,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let data = open_split(&folder, &args.model, &args.data, split, (&from, &to))?;
         let ModelFolder { model, codes, .. } = &folder;
         let found = development_loss(model, &data, &config)?;
-        let bleu = args.bleu.then(|| BleuValidator::new(&data, codes.as_ref(), args.beam).bleu(model));
+        let bleu = args
+            .bleu
+            .then(|| BleuValidator::new(&data, codes.as_ref(), args.beam).bleu_with(model, &ExpertMode::Mix));
         let report = Report {
             split,
             sentences: found.sentences,
@@ -118,7 +121,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             nll_loss: found.nll_loss,
             ppl: found.ppl,
             gate_entropy: found.gate_entropy,
-            bleu: bleu.transpose().map_err(anyhow::Error::msg)?,
+            bleu: bleu.transpose()?,
         };
         if args.json {
             println!("{}", serde_json::to_string(&report)?);

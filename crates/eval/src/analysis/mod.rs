@@ -24,9 +24,9 @@ pub mod text;
 
 use mae_data::{ParallelDataset, Segmentation};
 use mae_model::Translator;
-use mae_train::Result;
 use serde::Serialize;
 
+use crate::Result;
 use crate::gates::{for_each_batch, pairs_read};
 use collapse::{Sharing, Verdict};
 use pmi::Association;

@@ -5,10 +5,10 @@
 
 use mae_data::{ParallelDataset, Segmentation};
 use mae_model::{Draws, ExpertMode, LanguageModel, Translator};
-use mae_train::Result;
 use serde::Serialize;
 
 use super::text::Text;
+use crate::Result;
 use crate::perplexity::{TextMeasure, log_probs};
 use crate::validator::BleuValidator;
 

@@ -5,12 +5,12 @@
 
 use mae_data::{Blocks, BreakMode, EOS, Segmentation, TextDataset, segmentation};
 use mae_model::LanguageModel;
-use mae_train::Result;
 use serde::Serialize;
 
 use super::gathered::{Gathered, conclude, rounded, to_thousandths};
 use super::pmi::Words;
 use super::{Analysis, Options, Sentence};
+use crate::Result;
 use crate::perplexity::{Read, TextMeasure, for_each_batch};
 
 /// A text, and how a model reads it.

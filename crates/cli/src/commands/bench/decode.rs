@@ -81,8 +81,7 @@ pub fn run(args: Args) -> Result<()> {
             // The end mark is neither allowed earlier nor left out later: every translation has the same length.
             let (min_len, max_len_b) = (args.length - 1, args.length - 1);
             let options = SearchOptions { beam, min_len, max_len_b, ..SearchOptions::default() };
-            options.check()?;
-            let mut searcher = Searcher::new(&model, &options, &ExpertMode::Mix);
+            let mut searcher = Searcher::new(&model, &options, &ExpertMode::Mix)?;
             // A GPU runs steps of a kind once op by op and captures them the second time.
             for _ in 0..if device.is_gpu() { 2 } else { 1 } {
                 searcher.search(&batch)?;

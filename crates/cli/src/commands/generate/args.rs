@@ -1,16 +1,15 @@
 //! Flags that `mae generate` and `mae interactive` share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::bail;
-use mae_model::config::System;
-use mae_model::experts::Experts;
-use mae_model::{Config, Draws, ExpertMode};
-use mae_translate::{Choice, Sampling, SearchOptions};
+use anyhow::{anyhow, bail, ensure};
+use mae_model::ExpertMode;
+use mae_translate::{
+    BatchLimits, Choice, Error, ExpertChoice, ExpertFault, GateReport, GroupOptions, Models, Sampling,
+    SearchOptions,
+};
 
-use super::models::Models;
 use super::output::Style;
-use super::work::Limits;
 use crate::device::DeviceArgs;
 
 /// The models, and how they are run.
@@ -23,91 +22,55 @@ pub struct ModelArgs {
     pub device: DeviceArgs,
     /// Which experts of a mixture translate, in every attention of encoder and decoder: `mix` (all, by the gates), `argmax`
     /// (the gates' favourite), `random` (one drawn per sentence and attention, all equally likely), or the number of one, from 0
-    #[arg(long, value_name = "WHICH", default_value = "mix")]
-    expert: Which,
+    #[arg(long, value_name = "WHICH", default_value_t)]
+    expert: ExpertChoice,
     /// Seed of --sampling and --expert random; what is drawn depends on it and on the line's number only
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
-/// Which experts of a mixture compute.
-#[derive(Clone, Copy, Debug)]
-pub enum Which {
-    /// All, by the gates.
-    Mix,
-    /// The gates' favourite.
-    Argmax,
-    /// One drawn at random.
-    Random,
-    /// The one of this number.
-    Number(u32),
-}
-
-impl std::str::FromStr for Which {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "mix" => Ok(Self::Mix),
-            "argmax" => Ok(Self::Argmax),
-            "random" => Ok(Self::Random),
-            number => match number.parse() {
-                Ok(number) => Ok(Self::Number(number)),
-                Err(_) => Err("expected mix, argmax, random or the number of an expert, from 0".into()),
-            },
-        }
-    }
-}
-
-impl std::fmt::Display for Which {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Mix => f.write_str("mix"),
-            Self::Argmax => f.write_str("argmax"),
-            Self::Random => f.write_str("random"),
-            Self::Number(number) => number.fmt(f),
-        }
-    }
-}
-
 impl ModelArgs {
-    /// How experts combine; refused where a model has no such experts.
+    /// Loads the folders of `a:b:c`.
+    pub fn load(&self) -> anyhow::Result<Models> {
+        // A folder may have a colon in its name.
+        let paths: Vec<&str> = if Path::new(&self.model).is_dir() {
+            vec![&self.model]
+        } else {
+            self.model.split(':').filter(|name| !name.is_empty()).collect()
+        };
+        ensure!(!paths.is_empty(), "no model is named in `{}`", self.model);
+        Models::load(&paths, &self.device.open()?).map_err(|error| match error {
+            Error::LanguageModel { path } => anyhow!(
+                "{} is a language model, which does not translate: `mae continue {0} --prompt TEXT` lets it go on \
+                 writing, `mae eval-lm {0} --data DIR` measures it",
+                path.display()
+            ),
+            other => other.into(),
+        })
+    }
+
+    /// Returns how experts combine; fails where a model has no such experts.
     pub fn mode(&self, models: &Models) -> anyhow::Result<ExpertMode> {
-        models.named().try_for_each(|(name, model)| self.expert.check(name, model.config()))?;
-        Ok(self.expert.mode(self.seed))
+        let mode = self.expert.mode(self.seed);
+        models.check_experts(&mode).map_err(|error| match error {
+            Error::Experts { model, fault } => no_such_experts(&model, fault),
+            other => other.into(),
+        })?;
+        Ok(mode)
     }
 }
 
-impl Which {
-    /// How experts combine.
-    pub fn mode(self, seed: u64) -> ExpertMode {
-        match self {
-            Self::Mix => ExpertMode::Mix,
-            Self::Argmax => ExpertMode::Argmax,
-            Self::Random => ExpertMode::Random(Draws { seed, places: Vec::new() }),
-            Self::Number(number) => ExpertMode::Fixed(number),
+/// The message about `--expert` for a model that has no such experts.
+pub fn no_such_experts(model: &str, fault: ExpertFault) -> anyhow::Error {
+    match fault {
+        ExpertFault::NoMixture => {
+            anyhow!("--expert needs a mixture: the model {model} has none (BASE); leave --expert out")
         }
-    }
-
-    /// An error where a model has no such experts.
-    pub fn check(self, name: &str, config: &impl Config) -> anyhow::Result<()> {
-        let mixture = config.mixture();
-        let count = Experts { heads: config.heads(), dropped: mixture.dropped_heads }.count();
-        match self {
-            Self::Mix => {}
-            _ if mixture.system == System::Base => {
-                bail!("--expert needs a mixture: the model {name} has none (BASE); leave --expert out")
-            }
-            Self::Argmax if !mixture.system.is_gated() => bail!(
-                "--expert argmax needs gates: the model {name} has none (uni-MAE); use `random` or the number of an expert"
-            ),
-            Self::Number(number) if number as usize >= count => bail!(
-                "--expert {number}: the model {name} has {count} experts, numbers 0 to {}",
-                count.saturating_sub(1)
-            ),
-            _ => {}
-        }
-        Ok(())
+        ExpertFault::NoGates => anyhow!(
+            "--expert argmax needs gates: the model {model} has none (uni-MAE); use `random` or the number of an expert"
+        ),
+        ExpertFault::NoSuchExpert { number, .. } => anyhow!("--expert {number}: the model {model} {fault}"),
+        other => anyhow!("the model {model} {other}"),
     }
 }
 
@@ -169,7 +132,7 @@ pub struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// Checked options.
+    /// Options of the search, checked.
     pub fn options(&self, models: &ModelArgs) -> anyhow::Result<SearchOptions> {
         let choice = match (self.sampling, self.diverse_beam_groups) {
             (true, _) => Choice::Sample(Sampling { topk: self.sampling_topk, topp: self.sampling_topp }),
@@ -194,9 +157,14 @@ impl SearchArgs {
         Ok(options)
     }
 
-    /// The size of batches with `rows` hypotheses per sentence.
-    pub fn limits(&self, rows: usize) -> anyhow::Result<Limits> {
-        Limits::new(self.max_tokens, self.batch_size, rows)
+    /// Limits of batches.
+    pub fn limits(&self) -> anyhow::Result<BatchLimits> {
+        ensure!(
+            self.max_tokens > 0 && self.batch_size != Some(0),
+            "--max-tokens and --batch-size must be at least 1"
+        );
+        let (max_tokens, max_sentences) = (self.max_tokens, self.batch_size);
+        Ok(BatchLimits { max_tokens, max_sentences, ..BatchLimits::default() })
     }
 }
 
@@ -224,7 +192,13 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Checked against what is searched for and with.
+    /// Options of everything that is translated.
+    pub fn group(&self, search: SearchOptions, mode: ExpertMode) -> GroupOptions {
+        let gates = if self.gates { GateReport::All } else { GateReport::None };
+        GroupOptions { search, mode, gates }
+    }
+
+    /// Layout of the output; fails where it contradicts the search or the models.
     pub fn style(&self, search: &SearchArgs, models: &Models) -> anyhow::Result<Style> {
         if self.plain && search.nbest > 1 {
             bail!(

@@ -1,60 +1,59 @@
-//! What is to be translated: a split of a binarised folder, or lines of text.
+//! Input of `mae generate` and `mae interactive`: a split of a binarised folder, or lines of text.
 
 use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use mae_data::pairs::detect_languages;
-use mae_data::{
-    BadUtf8, EOS, LineReader, MemoryDataset, ParallelDataset, ParallelLines, Segmentation, Sentences, Vocab,
-    segmentation,
-};
-use mae_eval::translate::reference_pieces;
+use mae_data::{BadUtf8, LineReader, ParallelDataset, ParallelLines, Sentences, Vocab, segmentation};
+use mae_translate::{Fitted, Models, Side, TextForm, reference_pieces};
 
-use super::models::{Models, named};
 use super::notes::Notes;
 use crate::stream::tell_issues;
 
-/// Sentences to translate or score, cut to what the model can take.
-pub struct Input {
-    /// The subset or file, for messages.
+/// Sentences to translate or score, cut to the models' positions.
+pub struct Input<'m> {
+    /// The models that read it.
+    pub models: &'m Models,
+    /// Name of the subset or file, for messages.
     pub name: String,
     /// Token ids; the target side is empty where there are no references.
     pub data: ParallelDataset,
     /// References as text, as they are printed and compared.
     pub references: Option<Vec<String>>,
-    /// What made the pieces, for joining them again.
-    pub codes: Option<Segmentation>,
-    /// What translations must begin with, if anything is asked for.
+    /// Beginnings of the translations, if any are asked for.
     pub prefixes: Option<Vec<Vec<u32>>>,
-    /// The number of the first sentence.
+    /// Number of the first sentence.
     pub first: usize,
 }
 
 /// How text is turned into tokens and back.
 #[derive(Clone, Copy)]
 pub struct TextOptions {
-    /// Apply the model's BPE codes, if it has any.
-    pub segment: bool,
+    /// Form of the text.
+    pub form: TextForm,
     /// Join pieces in all output.
     pub remove_bpe: bool,
 }
 
 /// Lines that are read: sources, and references if there are any.
 pub struct Lines {
-    /// To be translated.
+    /// Lines to translate.
     pub sources: Vec<String>,
     /// Their translations.
     pub targets: Option<Vec<String>>,
 }
 
-impl Input {
-    /// A split of a folder that `preprocess` wrote.
+/// References as token ids and as text.
+type Targets = (Fitted, Vec<String>);
+
+impl<'m> Input<'m> {
+    /// Reads a split of a folder that `preprocess` wrote.
     pub fn from_folder(
         path: &Path,
         subset: &str,
         languages: Option<(&str, &str)>,
-        models: &Models,
+        models: &'m Models,
         text: TextOptions,
         notes: &mut Notes,
     ) -> anyhow::Result<Self> {
@@ -64,27 +63,25 @@ impl Input {
         };
         let data = ParallelDataset::open(path, subset, &src, &tgt)
             .with_context(|| format!("cannot read subset `{subset}` of {}", path.display()))?;
-        let folder = &models.first;
-        for (lang, found, wanted) in
-            [(&src, &data.src_vocab, &folder.source), (&tgt, &data.tgt_vocab, &folder.target)]
+        for (lang, found, side) in
+            [(&src, &data.src_vocab, Side::Source), (&tgt, &data.tgt_vocab, Side::Target)]
         {
-            same_vocabulary(&path.join(format!("dict.{lang}.txt")), found, wanted)?;
+            same_vocabulary(&path.join(format!("dict.{lang}.txt")), found, models.dictionary(side))?;
         }
-        let all = |side: &Sentences| (0..side.len()).map(|i| side.get(i)).collect::<MemoryDataset>();
+        let all = |side: &Sentences| Fitted::new((0..side.len()).map(|i| side.get(i)), models.positions());
         let reference = |i: usize| {
             let line = reference_pieces(&data.tgt_vocab, &data.tgt.get(i));
-            if text.remove_bpe { segmentation::join(models.first.codes.as_ref(), &line) } else { line }
+            if text.remove_bpe { segmentation::join(models.codes(), &line) } else { line }
         };
-        let references = (0..data.len()).map(reference).collect();
-        let targets = Some((all(&data.tgt), references));
+        let targets = Some((all(&data.tgt), (0..data.len()).map(reference).collect()));
         Ok(Self::new(subset.to_owned(), 0, all(&data.src), targets, models, notes))
     }
 
-    /// Lines of text; `-` is standard input.
+    /// Reads lines of text; `-` is standard input.
     pub fn from_text(
         source: &Path,
         target: Option<&Path>,
-        models: &Models,
+        models: &'m Models,
         text: TextOptions,
         notes: &mut Notes,
     ) -> anyhow::Result<Self> {
@@ -96,51 +93,52 @@ impl Input {
         Ok(Self::from_lines(name, 0, lines, models, text, notes))
     }
 
-    /// Lines that were read already, the first of which has the number `first`.
+    /// Takes lines that were read already, the first of which has the number `first`.
     pub fn from_lines(
         name: String,
         first: usize,
         lines: Lines,
-        models: &Models,
+        models: &'m Models,
         text: TextOptions,
         notes: &mut Notes,
     ) -> Self {
-        let folder = &models.first;
-        let (src, _) = MemoryDataset::encode(&folder.source, &pieces(&lines.sources, models, text, 0));
+        let sources = models.encode(Side::Source, &lines.sources, text.form);
         let targets = lines.targets.map(|lines| {
-            let pieces = pieces(&lines, models, text, 1);
-            let (tgt, _) = MemoryDataset::encode(&folder.target, &pieces);
-            let segmented = text.segment && folder.codes.is_some();
+            let pieces = models.segment(Side::Target, &lines, text.form);
+            let encoded = Fitted::encode(models.dictionary(Side::Target), &pieces, models.positions());
+            let segmented = text.form == TextForm::Lines && models.codes().is_some();
             let references = match (text.remove_bpe, segmented) {
                 (false, _) => pieces,
                 (true, true) => lines,
-                (true, false) => {
-                    lines.iter().map(|line| segmentation::join(folder.codes.as_ref(), line)).collect()
-                }
+                (true, false) => lines.iter().map(|line| segmentation::join(models.codes(), line)).collect(),
             };
-            (tgt, references)
+            (encoded, references)
         });
-        Self::new(name, first, src, targets, models, notes)
+        Self::new(name, first, sources, targets, models, notes)
     }
 
     fn new(
         name: String,
         first: usize,
-        src: MemoryDataset,
-        targets: Option<(MemoryDataset, Vec<String>)>,
-        models: &Models,
+        sources: Fitted,
+        targets: Option<Targets>,
+        models: &'m Models,
         notes: &mut Notes,
     ) -> Self {
-        let src = notes.source.fit(src, first);
-        let (tgt, references) = targets.unzip();
-        let tgt = notes.target.fit(tgt.unwrap_or_default(), first);
-        let (src_vocab, tgt_vocab) = (models.first.source.clone(), models.first.target.clone());
-        let data = ParallelDataset { src: src.into(), tgt: tgt.into(), src_vocab, tgt_vocab };
-        let codes = models.first.codes.clone();
-        Self { name, data, references, codes, prefixes: None, first }
+        let (targets, references) = targets.unzip();
+        let targets = targets.unwrap_or_default();
+        notes.source.count(&sources.counts, first);
+        notes.target.count(&targets.counts, first);
+        let data = ParallelDataset {
+            src: sources.sentences.into(),
+            tgt: targets.sentences.into(),
+            src_vocab: models.dictionary(Side::Source).clone(),
+            tgt_vocab: models.dictionary(Side::Target).clone(),
+        };
+        Self { models, name, data, references, prefixes: None, first }
     }
 
-    /// Translations begin with the first `size` tokens of their references. As in fairseq, the end mark of a shorter
+    /// Lets translations begin with the first `size` tokens of their references. As in fairseq, the end mark of a shorter
     /// reference is one of them.
     pub fn force_references(&mut self, size: usize) -> anyhow::Result<()> {
         if self.references.is_none() {
@@ -151,14 +149,8 @@ impl Input {
         Ok(())
     }
 
-    /// Translations begin with the words of the lines of a file.
-    pub fn force_lines_of(
-        &mut self,
-        path: &Path,
-        models: &Models,
-        text: TextOptions,
-        notes: &mut Notes,
-    ) -> anyhow::Result<()> {
+    /// Lets translations begin with the words of the lines of a file.
+    pub fn force_lines_of(&mut self, path: &Path, form: TextForm, notes: &mut Notes) -> anyhow::Result<()> {
         let lines = Lines::read(path, None, notes)?.sources;
         if lines.len() != self.len() {
             bail!(
@@ -169,16 +161,14 @@ impl Input {
                 lines.len()
             );
         }
-        self.force(&lines, models, text, notes);
+        self.force(&lines, form, notes);
         Ok(())
     }
 
-    /// Translations begin with the words of these lines, one for each sentence.
-    pub fn force(&mut self, lines: &[String], models: &Models, text: TextOptions, notes: &mut Notes) {
-        let (ids, _) = MemoryDataset::encode(&models.first.target, &pieces(lines, models, text, 1));
-        let ids = notes.prefix.fit(ids, self.first);
-        let without_end = |i: usize| ids.get(i).iter().copied().filter(|&id| id != EOS).collect();
-        let prefixes: Vec<Vec<u32>> = (0..ids.len()).map(without_end).collect();
+    /// Lets translations begin with the words of these lines, one for each sentence.
+    pub fn force(&mut self, lines: &[String], form: TextForm, notes: &mut Notes) {
+        let (prefixes, fitted) = self.models.encode_prefixes(lines, form);
+        notes.prefix.count(&fitted.counts, self.first);
         let of_nothing = |(i, prefix): (usize, &Vec<u32>)| !prefix.is_empty() && self.data.src.size(i) <= 1;
         let lost = prefixes.iter().enumerate().filter(|&each| of_nothing(each)).count();
         if lost > 0 {
@@ -193,15 +183,7 @@ impl Input {
     }
 }
 
-/// Lines as the model's pieces, where it has codes; side 0 is the source.
-fn pieces(lines: &[String], models: &Models, text: TextOptions, side: usize) -> Vec<String> {
-    match models.segmenters().filter(|_| text.segment) {
-        Some(segmenters) => segmenters[side].segment_lines(lines),
-        None => lines.to_vec(),
-    }
-}
-
-/// A reader of a file, or of standard input (`-`); bytes that are not UTF-8 are replaced and counted.
+/// Opens a file, or standard input (`-`); bytes that are not UTF-8 are replaced and counted.
 pub fn open(path: &Path) -> mae_data::Result<LineReader> {
     match path {
         path if path == Path::new("-") => {
@@ -211,7 +193,7 @@ pub fn open(path: &Path) -> mae_data::Result<LineReader> {
     }
 }
 
-/// All lines of a text; what was repaired is told.
+/// Reads all lines of a text and prints what was repaired on standard error.
 pub fn all_lines(path: &Path) -> anyhow::Result<Vec<String>> {
     let mut reader = open(path)?;
     let lines = reader.by_ref().collect::<mae_data::Result<Vec<String>>>()?;
@@ -241,11 +223,12 @@ impl Lines {
 
 fn same_vocabulary(path: &Path, found: &Vocab, wanted: &Vocab) -> anyhow::Result<()> {
     let Some((id, found, wanted)) = found.first_difference(wanted) else { return Ok(()) };
+    let quoted = |token: Option<&str>| token.map_or("nothing".into(), |token| format!("`{token}`"));
     bail!(
         "{} is not the dictionary that the model was trained with: id {id} is {} there, {} in the model's; preprocess \
          the text with the model's dictionaries (--srcdict, --tgtdict), or translate it with --source FILE",
         path.display(),
-        named(found),
-        named(wanted)
+        quoted(found),
+        quoted(wanted)
     )
 }

@@ -1,14 +1,13 @@
-//! How translations and scores are written.
+//! Layouts of translations and scores.
 
 use std::path::Path;
 
 use anyhow::Context;
 use mae_data::{Vocab, segmentation};
-use mae_translate::{Gates, Hypothesis};
+use mae_translate::{GateRows, Gates, Hypothesis, Translated};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::input::Input;
-use super::translate::Found;
 use crate::outputs::check_place;
 use crate::stream::Output;
 
@@ -59,9 +58,9 @@ impl Serialize for ByAttention<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for gates in self.0 {
-            match (gates.per_sentence, gates.rows.first()) {
-                (true, Some(row)) => map.serialize_entry(&gates.attention, row)?,
-                _ => map.serialize_entry(&gates.attention, &gates.rows)?,
+            match &gates.rows {
+                GateRows::Sentence(row) => map.serialize_entry(&gates.attention, row)?,
+                GateRows::Tokens(rows) => map.serialize_entry(&gates.attention, rows)?,
             }
         }
         map.end()
@@ -83,17 +82,17 @@ impl Printer {
     }
 
     /// Target ids as text.
-    pub fn text(&self, input: &Input, ids: &[u32]) -> String {
+    pub fn text(&self, input: &Input<'_>, ids: &[u32]) -> String {
         self.string(input, &input.data.tgt_vocab, ids)
     }
 
-    fn string(&self, input: &Input, vocab: &Vocab, ids: &[u32]) -> String {
+    fn string(&self, input: &Input<'_>, vocab: &Vocab, ids: &[u32]) -> String {
         let line = vocab.string(ids);
-        if self.remove_bpe { segmentation::join(input.codes.as_ref(), &line) } else { line }
+        if self.remove_bpe { segmentation::join(input.models.codes(), &line) } else { line }
     }
 
     /// Writes the translations of sentence `i` of the input, of which there is at least one.
-    pub fn translation(&mut self, input: &Input, i: usize, found: &Found) -> anyhow::Result<()> {
+    pub fn translation(&mut self, input: &Input<'_>, i: usize, found: &Translated) -> anyhow::Result<()> {
         let target = input.references.as_ref().map(|lines| lines[i].as_str());
         match self.style {
             Style::Plain => {
@@ -124,7 +123,7 @@ impl Printer {
     }
 
     /// Writes the natural-log probabilities of the reference of sentence `i` of the input.
-    pub fn score(&mut self, input: &Input, i: usize, log_probs: &[f32]) -> anyhow::Result<()> {
+    pub fn score(&mut self, input: &Input<'_>, i: usize, log_probs: &[f32]) -> anyhow::Result<()> {
         let reference = input.data.tgt.get(i);
         let sum: f64 = log_probs.iter().map(|&p| f64::from(p)).sum();
         match self.style {
@@ -143,7 +142,7 @@ impl Printer {
     }
 
     /// fairseq's lines.
-    fn block(&mut self, input: &Input, i: usize, found: &[Hypothesis]) -> anyhow::Result<()> {
+    fn block(&mut self, input: &Input<'_>, i: usize, found: &[Hypothesis]) -> anyhow::Result<()> {
         let id = input.first + i;
         let source = self.string(input, &input.data.src_vocab, &input.data.src.get(i));
         self.sink.line(format_args!("S-{id}\t{source}"))?;
@@ -171,7 +170,7 @@ impl Printer {
     }
 }
 
-fn tokens<'a>(input: &'a Input, ids: &[u32]) -> Vec<&'a str> {
+fn tokens<'a>(input: &'a Input<'_>, ids: &[u32]) -> Vec<&'a str> {
     ids.iter().map(|&id| input.data.tgt_vocab.symbol(id)).collect()
 }
 

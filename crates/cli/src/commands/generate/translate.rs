@@ -1,34 +1,16 @@
-//! Sentences in, translations out: what `mae generate` and `mae interactive` do with their input.
+//! Translating and scoring an input, with results printed in order.
+
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use mae_data::PackedBatch;
+use indicatif::ProgressBar;
 use mae_eval::bleu::{BleuConfig, BleuStats};
-use mae_model::ExpertMode;
-use mae_translate::{Hypothesis, SearchOptions, Searcher, SentenceGates, gates_of};
+use mae_translate::{Group, GroupOptions, Pipeline};
 
 use super::input::Input;
-use super::models::Models;
 use super::output::Printer;
-use super::work::{self, Batched, Limits};
 
-/// Translates input after input with the same models and options.
-pub struct Translating<'m> {
-    models: &'m Models,
-    searcher: Searcher<'m>,
-    mode: ExpertMode,
-    limits: Limits,
-    with_gates: bool,
-}
-
-/// What was found for a sentence.
-pub struct Found {
-    /// Translations, the best first.
-    pub hypotheses: Vec<Hypothesis>,
-    /// What the gates said, if that is asked for.
-    pub gates: Option<SentenceGates>,
-}
-
-/// What came of an input.
+/// Results of an input.
 pub struct Done {
     /// Tokens of the best translations.
     pub tokens: usize,
@@ -36,62 +18,58 @@ pub struct Done {
     pub bleu: Option<BleuStats>,
 }
 
-impl<'m> Translating<'m> {
-    /// With checked options.
-    pub fn new(
-        models: &'m Models,
-        options: &SearchOptions,
-        mode: ExpertMode,
-        limits: Limits,
-        with_gates: bool,
-    ) -> Self {
-        let searcher = Searcher::ensemble(&models.all(), options, &mode);
-        Self { models, searcher, mode, limits, with_gates }
-    }
+/// Translates all of `input` and prints it in order.
+pub fn translate(
+    pipeline: &mut Pipeline<'_>,
+    options: &GroupOptions,
+    input: &Input<'_>,
+    printer: &mut Printer,
+    bar: &ProgressBar,
+) -> anyhow::Result<Done> {
+    let mut bleu = input.references.as_ref().map(|_| BleuStats::new(BleuConfig::fairseq()));
+    let mut tokens = 0;
+    let group = Group { sources: &input.data.src, prefixes: input.prefixes.as_deref(), first: input.first };
+    pipeline.translate(group, options, &mut |done| bar.inc(done as u64), |i, found| {
+        let best = &found.hypotheses[0].tokens;
+        tokens += best.len();
+        if let (Some(bleu), Some(references)) = (&mut bleu, &input.references) {
+            bleu.add(&printer.text(input, best), &references[i..=i])?;
+        }
+        printer.translation(input, i, &found)
+    })?;
+    bar.finish_and_clear();
+    Ok(Done { tokens, bleu })
+}
 
-    /// Translates all of `input` and prints it in order. `what` names the work in a progress bar.
-    pub fn run(&mut self, input: &Input, printer: &mut Printer, what: Option<&str>) -> anyhow::Result<Done> {
-        let mut bleu = input.references.as_ref().map(|_| BleuStats::new(BleuConfig::fairseq()));
-        let mut tokens = 0;
-        let Self { models, searcher, mode, limits, with_gates } = self;
-        let find = |batch: &PackedBatch, sentences: &[u32]| {
-            let hypotheses = match &input.prefixes {
-                None => searcher.search(batch)?,
-                Some(prefixes) => {
-                    let own: Vec<_> = sentences.iter().map(|&i| prefixes[i as usize].clone()).collect();
-                    searcher.search_after(batch, &own)?
-                }
-            };
-            let gates = match with_gates {
-                false => vec![None; hypotheses.len()],
-                true => {
-                    let gates = gates_of(&models.first.model, batch, &hypotheses, mode)?;
-                    gates.into_iter().map(Some).collect()
-                }
-            };
-            let both = hypotheses.into_iter().zip(gates);
-            Ok(both.map(|(hypotheses, gates)| Found { hypotheses, gates }).collect())
-        };
-        work::in_order(input, limits, what, Batched::SourcesWithWords, find, |i, found| {
-            let found = match found {
-                None => Found {
-                    hypotheses: vec![Hypothesis { tokens: Vec::new(), score: 0.0, positional: Vec::new() }],
-                    gates: None,
-                },
-                Some(found) if found.hypotheses.is_empty() => bail!(
-                    "the model gives no numbers for sentence {}; its training has probably diverged: \
-                     use an earlier checkpoint",
-                    input.first + i
-                ),
-                Some(found) => found,
-            };
-            let best = &found.hypotheses[0].tokens;
-            tokens += best.len();
-            if let (Some(bleu), Some(references)) = (&mut bleu, &input.references) {
-                bleu.add(&printer.text(input, best), &references[i..=i])?;
-            }
-            printer.translation(input, i, &found)
-        })?;
-        Ok(Done { tokens, bleu })
+/// Scores the references of `input` and prints the scores in order.
+pub fn score(
+    pipeline: &Pipeline<'_>,
+    options: &GroupOptions,
+    input: &Input<'_>,
+    printer: &mut Printer,
+    bar: &ProgressBar,
+) -> anyhow::Result<()> {
+    if input.references.is_none() {
+        bail!("--score-reference needs references; give them with --target FILE");
     }
+    let (mut tokens, begin) = (0, Instant::now());
+    let pairs = (&input.data, input.first);
+    pipeline.score(pairs, &options.mode, &mut |done| bar.inc(done as u64), |i, log_probs| {
+        tokens += log_probs.len();
+        printer.score(input, i, &log_probs)
+    })?;
+    bar.finish_and_clear();
+    report_speed("Scored", input.len(), tokens, begin.elapsed());
+    Ok(())
+}
+
+/// Prints fairseq's closing line on standard error.
+pub fn report_speed(done: &str, sentences: usize, tokens: usize, took: Duration) {
+    let seconds = took.as_secs_f64();
+    let rate = |count: usize| count as f64 / seconds.max(1e-9);
+    eprintln!(
+        "{done} {sentences} sentences ({tokens} tokens) in {seconds:.1}s ({:.2} sentences/s, {:.2} tokens/s)",
+        rate(sentences),
+        rate(tokens)
+    );
 }

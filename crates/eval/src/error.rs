@@ -1,0 +1,22 @@
+//! Errors of evaluation.
+
+/// Shorthand for a result with this crate's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of evaluation; the text says what was wrong and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// From translating.
+    #[error(transparent)]
+    Translate(#[from] mae_translate::Error),
+    /// From the model.
+    #[error(transparent)]
+    Model(#[from] mae_model::Error),
+    /// From the data.
+    #[error(transparent)]
+    Data(#[from] mae_data::Error),
+    /// From the device.
+    #[error(transparent)]
+    Engine(#[from] mae_engine::Error),
+}
