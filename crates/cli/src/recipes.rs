@@ -1,6 +1,8 @@
 //! Recipes: run configurations by name, one per row of the paper's tables, and small ones for small machines.
 
 use anyhow::{Context, Result, bail};
+use mae_model::config::GateReads;
+use mae_model::system::{NamedSystem, System};
 use toml::{Table, Value};
 
 macro_rules! recipes {
@@ -65,38 +67,15 @@ pub fn names() -> Vec<&'static str> {
     RECIPES.iter().map(|(name, _)| *name).collect()
 }
 
-/// The keys of a system by its name in the paper: base, nobcd, mae7, uni-mae6, …; the number is the heads that an
-/// expert keeps, of `heads`.
+/// The keys of a system by its name ([`System::named`]) in attentions of `heads` heads.
 pub fn system(name: &str, heads: usize) -> Result<Table> {
-    let lower = name.to_lowercase().replace('_', "-");
-    let (kind, kept) = match lower.as_str() {
-        "base" => ("base", None),
-        "nobcd" => ("nobcd", Some(heads.saturating_sub(1))),
-        other => {
-            let (kind, kept) = match (other.strip_prefix("uni-mae"), other.strip_prefix("mae")) {
-                (Some(kept), _) => ("uniform", kept),
-                (None, Some(kept)) => ("mae", kept),
-                (None, None) => bail!(
-                    "no system is called `{name}`; there are base, nobcd, mae7, mae6, uni-mae7, uni-mae6"
-                ),
-            };
-            let Ok(kept) = kept.trim_start_matches('-').parse::<usize>() else {
-                bail!(
-                    "system `{name}`: after `mae` comes the number of heads that an expert keeps, as in mae7"
-                )
-            };
-            (kind, Some(kept))
-        }
-    };
-    let mut mixture = Table::from_iter([("system".to_owned(), Value::String(kind.into()))]);
-    if let Some(kept) = kept {
-        if kept == 0 || kept >= heads {
-            bail!(
-                "system `{name}`: an expert keeps between 1 and {} of {heads} heads",
-                heads.saturating_sub(1)
-            );
-        }
-        mixture.insert("dropped_heads".into(), Value::Integer((heads - kept) as i64));
+    let NamedSystem { system, dropped_heads, gate_input } = System::named(name, heads)?;
+    let mut mixture = Table::from_iter([("system".to_owned(), Value::String(system.key().into()))]);
+    if let Some(dropped) = dropped_heads {
+        mixture.insert("dropped_heads".into(), Value::Integer(dropped as i64));
+    }
+    if gate_input != GateReads::default() {
+        mixture.insert("gate_input".into(), Value::String(gate_input.key().into()));
     }
     let model = Table::from_iter([("mixture".to_owned(), Value::Table(mixture))]);
     Ok(Table::from_iter([("model".to_owned(), Value::Table(model))]))

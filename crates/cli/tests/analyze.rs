@@ -29,7 +29,7 @@ fn read(place: &Place, name: &str) -> String {
 
 #[test]
 fn tables_json_and_page_tell_the_same() {
-    let place = place(System::Mae);
+    let place = place(System::MAE);
     let tables = place.mae(&format!("{ANALYZE} --html page.html"), "");
     assert!(tables.success, "{}", tables.err);
     for part in ["6 sentence pairs", "ln 4 = 1.386", "encoder 1", "cross 2", "mean all", "head weights"] {
@@ -56,7 +56,7 @@ fn tables_json_and_page_tell_the_same() {
 
 #[test]
 fn a_page_that_cannot_be_written_loses_nothing() {
-    let place = place(System::Mae);
+    let place = place(System::MAE);
     place.refuse(
         &format!("{ANALYZE} --html no/such/folder.html"),
         &["cannot write no/such/folder.html", "no folder no/such"],
@@ -70,7 +70,7 @@ fn a_page_that_cannot_be_written_loses_nothing() {
 
 #[test]
 fn one_expert_is_compared_with_the_mixture() {
-    let place = place(System::Mae);
+    let place = place(System::MAE);
     let done = place.mae(&format!("{ANALYZE} --bleu --draws 2 --beam 1 --json --sentences 0"), "");
     let found: Value = serde_json::from_str(&done.out).unwrap();
     let scores = &found["one_expert"];
@@ -81,7 +81,7 @@ fn one_expert_is_compared_with_the_mixture() {
 
 #[test]
 fn systems_without_gates_are_told_apart() {
-    let uniform = place(System::Uniform);
+    let uniform = place(System::UNIFORM);
     let done = uniform.mae(&format!("{ANALYZE} --bleu --draws 2 --beam 1 --html page.html"), "");
     assert!(done.success, "{}", done.err);
     assert!(
@@ -91,19 +91,19 @@ fn systems_without_gates_are_told_apart() {
     );
     assert!(!done.out.contains("favourite"), "{}", done.out);
     assert_self_contained(&read(&uniform, "page.html"));
-    place(System::Base).refuse(ANALYZE, &["has no experts", "BASE"]);
+    place(System::BASE).refuse(ANALYZE, &["has no experts", "BASE"]);
 }
 
 #[test]
 fn mistakes_are_named() {
-    let place = place(System::Mae);
+    let place = place(System::MAE);
     place.refuse("analyze nowhere --data bin --device cpu", &["nowhere"]);
     place.refuse("analyze model --data nowhere --device cpu", &["nowhere"]);
     place.refuse(&format!("{ANALYZE} --split valid"), &["valid.de-en"]);
     place.refuse(&format!("{ANALYZE} --bleu --beam 0"), &["--beam 0"]);
     place.refuse(&format!("{ANALYZE} --context-window 4"), &["is a translation model", "--context-window"]);
     place.refuse("analyze model --text test.de --device cpu", &["is a translation model", "--text"]);
-    place.model("other", System::Mae, 3, &["x", "q"], None);
+    place.model("other", System::MAE, 3, &["x", "q"], None);
     place.refuse(
         "analyze other --data bin --device cpu",
         &["was not made for other", "the target dictionaries differ", "--tgtdict other/dict.tgt.txt"],

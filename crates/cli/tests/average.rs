@@ -15,7 +15,7 @@ fn save(place: &Sandbox, name: &str, words: &[&str], seed: u64) {
     (config.encoder_layers, config.decoder_layers) = (1, 1);
     (config.encoder_embed_dim, config.encoder_ffn_embed_dim) = (8, 12);
     config.encoder_attention_heads = 2;
-    config.mixture = Mixture { system: System::Mae, gate_hidden: 6, ..Mixture::default() };
+    config.mixture = Mixture { system: System::MAE, gate_hidden: 6, ..Mixture::default() };
     let vocab =
         std::sync::Arc::new(Vocab::from_counts(words.iter().map(|w| (*w, 1)), VocabOptions::default()));
     let model = Translator::new(&config, [vocab.len(), vocab.len()], &Device::cpu(), seed).unwrap();

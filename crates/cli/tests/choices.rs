@@ -91,8 +91,8 @@ fn prefixes_begin_the_translations() {
 fn ensembles_translate_together() {
     let place = Place::new(None);
     let words = ["x", "y@@", "z", "u@@", "v"];
-    place.model("other", System::Base, 9, &words, None);
-    place.model("foreign", System::Mae, 9, &["x", "y@@", "z", "w@@", "v"], None);
+    place.model("other", System::BASE, 9, &words, None);
+    place.model("foreign", System::MAE, 9, &["x", "y@@", "z", "w@@", "v"], None);
     let run = |models: &str, args: &str| {
         let printed = place.mae(&format!("generate {models} --max-len-b 9 --source src {args}"), "");
         assert!(printed.success, "{}", printed.err);
@@ -153,7 +153,7 @@ fn gates_are_in_the_json() {
 #[test]
 fn experts_that_are_not_there_are_refused() {
     let place = Place::new(None);
-    place.model("uniform", System::Uniform, 4, &["x", "y@@", "z", "u@@", "v"], None);
+    place.model("uniform", System::UNIFORM, 4, &["x", "y@@", "z", "u@@", "v"], None);
     place.refuse("generate model --source src --expert 4", &["--expert 4", "has 4 experts, numbers 0 to 3"]);
     place.refuse("generate model --source src --expert best", &["mix, argmax, random"]);
     place.refuse("generate uniform --source src --expert argmax", &["needs gates", "`random`"]);

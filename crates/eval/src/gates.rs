@@ -1,9 +1,12 @@
 //! What gates do: how sharp they are, and which experts they favour.
 
+use std::ops::Range;
+
 use mae_data::sampler::{Order, TooLong};
 use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
 use mae_engine::Tape;
 use mae_model::attention::Pass;
+use mae_model::pass::{GateValues, Kind, Rows};
 use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
 use mae_train::validate::entropy;
 use serde::Serialize;
@@ -15,13 +18,17 @@ use crate::error::Result;
 pub struct GateSummary {
     /// The attention, `encoder.layers.0.self_attn`.
     pub attention: String,
-    /// Whether rows are sentences (and not target positions).
-    pub per_sentence: bool,
-    /// Mean entropy, in nats.
-    pub entropy: f64,
-    /// For each expert, the share of rows whose gate it leads.
+    /// What a row belongs to.
+    pub rows: Rows,
+    /// What a row holds.
+    pub holds: GateValues,
+    /// Mean entropy, in nats; not defined for head weights.
+    pub entropy: Option<f64>,
+    /// For each expert, or head, its mean.
+    pub means: Vec<f64>,
+    /// For each expert, or head, the share of rows whose gate it leads.
     pub shares: Vec<f64>,
-    /// The leading expert of every row: of sentence i, where rows are sentences.
+    /// The leading expert, or head, of every row: of sentence i, where rows are sentences.
     #[serde(skip)]
     pub leaders: Vec<usize>,
 }
@@ -31,31 +38,47 @@ pub struct GateSummary {
 pub struct BatchGates {
     /// The attention, `encoder.layers.0.self_attn`.
     pub attention: String,
-    /// Whether rows are sentences (and not target positions).
-    pub per_sentence: bool,
-    /// E.
-    pub experts: usize,
-    /// g, `[rows, E]`.
+    /// Kind of the attention.
+    pub kind: Kind,
+    /// What a row belongs to.
+    pub unit: Rows,
+    /// What a row holds.
+    pub holds: GateValues,
+    /// E, or H where rows hold head weights.
+    pub columns: usize,
+    /// The rows, `[rows, columns]`.
     pub values: Vec<f32>,
 }
 
 impl BatchGates {
     /// The gates, row by row.
     pub fn rows(&self) -> impl Iterator<Item = &[f32]> {
-        self.values.chunks_exact(self.experts)
+        self.values.chunks_exact(self.columns)
     }
 
     /// One of them.
     pub fn row(&self, row: usize) -> &[f32] {
-        &self.values[row * self.experts..][..self.experts]
+        &self.values[row * self.columns..][..self.columns]
+    }
+
+    /// The rows of the batch's sentence `b`.
+    pub fn rows_of(&self, batch: &PackedBatch, b: usize) -> Range<usize> {
+        let starts = match (self.unit, self.kind) {
+            (Rows::Sentences, _) => return b..b + 1,
+            (Rows::Positions, Kind::Encoder) => &batch.src_starts,
+            (Rows::Positions, Kind::Decoder | Kind::Cross) => &batch.tgt_starts,
+        };
+        starts[b] as usize..starts[b + 1] as usize
     }
 
     /// What was noted in a pass, in its order.
     pub(crate) fn noted(probe: &Probe) -> Vec<Self> {
         let on_host = probe.gates.iter().map(|record| Self {
             attention: record.name.clone(),
-            per_sentence: record.per_sentence,
-            experts: record.gates.cols(),
+            kind: record.kind,
+            unit: record.rows,
+            holds: record.values,
+            columns: record.gates.cols(),
             values: record.gates.to_host(),
         });
         on_host.collect()
@@ -110,29 +133,34 @@ pub fn summarise(model: &Translator, data: &ParallelDataset) -> Result<Vec<GateS
             if summaries.len() == i {
                 summaries.push(GateSummary {
                     attention: gates.attention.clone(),
-                    per_sentence: gates.per_sentence,
-                    entropy: 0.0,
-                    shares: vec![0.0; gates.experts],
+                    rows: gates.unit,
+                    holds: gates.holds,
+                    entropy: (gates.holds == GateValues::Probabilities).then_some(0.0),
+                    means: vec![0.0; gates.columns],
+                    shares: vec![0.0; gates.columns],
                     leaders: Vec::new(),
                 });
             }
             for gate in gates.rows() {
-                let leader = leader(gate);
-                summaries[i].entropy += entropy(gate);
-                summaries[i].shares[leader] += 1.0;
-                summaries[i].leaders.push(leader);
+                let (leader, summary) = (leader(gate), &mut summaries[i]);
+                if let Some(sum) = &mut summary.entropy {
+                    *sum += entropy(gate);
+                }
+                summary.means.iter_mut().zip(gate).for_each(|(sum, &g)| *sum += f64::from(g));
+                summary.shares[leader] += 1.0;
+                summary.leaders.push(leader);
             }
         }
     })?;
     for summary in &mut summaries {
         let rows = summary.leaders.len().max(1) as f64;
-        summary.entropy /= rows;
-        summary.shares.iter_mut().for_each(|share| *share /= rows);
+        summary.entropy = summary.entropy.map(|sum| sum / rows);
+        summary.shares.iter_mut().chain(&mut summary.means).for_each(|share| *share /= rows);
     }
     Ok(summaries)
 }
 
-/// The expert with the largest gate; of equal ones the first.
+/// The expert, or head, with the largest gate; of equal ones the first.
 pub fn leader(gate: &[f32]) -> usize {
     (1..gate.len()).fold(0, |best, e| if gate[e] > gate[best] { e } else { best })
 }

@@ -53,7 +53,7 @@ fn by_hand(model: &LanguageModel, before: u32, tokens: &[u32], scored: usize) ->
 fn a_context_window_is_read_and_not_scored() {
     let data = data();
     let stream: Vec<u32> = (0..data.lines.len()).flat_map(|i| data.lines.get(i)).collect();
-    for system in [System::Base, System::Mae] {
+    for system in [System::BASE, System::MAE] {
         let model = model(system, data.vocab.len());
         for (block, context) in [(8, 5), (7, 0), (4, 3)] {
             let options = BlockOptions {

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::experts::Experts;
+pub use crate::mixture::{CrossGate, DecoderGate, GateReads, Mixture, SamplingUnit};
 use crate::stack::{Side, StackConfig};
+pub use crate::system::System;
 use crate::{Error, Result, limits};
 
 /// Sizes and choices of a translation model. Key names are fairseq's where the meaning is the same; encoder and
@@ -79,119 +81,6 @@ pub enum Sharing {
     All,
 }
 
-/// How heads are mixed: which row of the paper's tables this is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Mixture {
-    /// The system.
-    #[serde(default)]
-    pub system: System,
-    /// t: heads that each expert leaves out.
-    #[serde(default = "one")]
-    pub dropped_heads: usize,
-    /// Hidden width of the gates.
-    #[serde(default = "gate_hidden")]
-    pub gate_hidden: usize,
-    /// Dropout inside the gates.
-    #[serde(default = "gate_dropout")]
-    pub gate_dropout: f32,
-    /// What the gate of decoder self-attention reads.
-    #[serde(default)]
-    pub decoder_gate: DecoderGate,
-    /// How many inputs, the newest ones, the running mean of causal gates is over; 0: all.
-    #[serde(default)]
-    pub gate_window: usize,
-    /// What the gate of cross-attention reads.
-    #[serde(default)]
-    pub cross_gate: CrossGate,
-    /// What shares one draw.
-    #[serde(default)]
-    pub sampling_unit: SamplingUnit,
-}
-
-fn one() -> usize {
-    1
-}
-
-fn gate_hidden() -> usize {
-    256
-}
-
-fn gate_dropout() -> f32 {
-    0.1
-}
-
-impl Default for Mixture {
-    fn default() -> Self {
-        Self {
-            system: System::Base,
-            dropped_heads: one(),
-            gate_hidden: gate_hidden(),
-            gate_dropout: gate_dropout(),
-            decoder_gate: DecoderGate::default(),
-            gate_window: 0,
-            cross_gate: CrossGate::default(),
-            sampling_unit: SamplingUnit::default(),
-        }
-    }
-}
-
-/// The systems of the paper.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum System {
-    /// BASE: plain multi-head attention.
-    #[default]
-    Base,
-    /// uni-MAE: one expert drawn uniformly in training, all of them equally at test time.
-    Uniform,
-    /// MAE: gates trained by block coordinate descent.
-    Mae,
-    /// NoBCD: the same model, gates and the rest trained jointly.
-    Nobcd,
-}
-
-impl System {
-    /// Whether attentions have gates with parameters.
-    pub fn is_gated(self) -> bool {
-        matches!(self, Self::Mae | Self::Nobcd)
-    }
-}
-
-/// What the gate of decoder self-attention reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DecoderGate {
-    /// The running mean of its inputs up to each position; one gate per position.
-    #[default]
-    Causal,
-    /// The mean of the whole target, as the paper words it: sees the future in training. Decoding uses the mean of
-    /// what is there.
-    Whole,
-}
-
-/// What the gate of cross-attention reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CrossGate {
-    /// The queries, as decoder self-attention does.
-    #[default]
-    Query,
-    /// The mean of the encoder's output; one gate per sentence.
-    Source,
-}
-
-/// What shares one draw of an expert.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SamplingUnit {
-    /// Each gate row draws for itself.
-    #[default]
-    Row,
-    /// The rows of a sentence use one random number.
-    Sentence,
-}
-
 /// The architectures that `arch` knows: fairseq's names, and a small one for small machines.
 pub const ARCHITECTURES: [&str; 4] = [
     "transformer_iwslt_de_en",
@@ -232,9 +121,9 @@ impl ModelConfig {
         })
     }
 
-    /// The experts of each attention.
-    pub fn experts(&self) -> Experts {
-        Experts { heads: self.encoder_attention_heads, dropped: self.mixture.dropped_heads }
+    /// The experts of each attention; `None` for systems without.
+    pub fn experts(&self) -> Option<Experts> {
+        self.mixture.experts(self.encoder_attention_heads)
     }
 
     /// What one of the stacks is made of.
@@ -293,7 +182,7 @@ mod tests {
         let mut config = ModelConfig::arch("transformer_tiny").unwrap();
         config.encoder_attention_heads = 7;
         config.dropout = 1.0;
-        config.mixture = Mixture { system: System::Mae, dropped_heads: 9, ..Mixture::default() };
+        config.mixture = Mixture { system: System::MAE, dropped_heads: 9, ..Mixture::default() };
         let text = config.check().unwrap_err().to_string();
         for part in ["encoder_attention_heads = 7", "dropout = 1", "dropped_heads = 9"] {
             assert!(text.contains(part), "{text}");

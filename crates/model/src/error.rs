@@ -12,6 +12,28 @@ pub enum Error {
     /// The configuration contradicts itself; all faults, one per line.
     #[error("the model configuration is not valid:\n  {}", .0.join("\n  "))]
     Config(Vec<String>),
+    /// No system has this name.
+    #[error("no system is called `{name}`; there are {}", .known.join(", "))]
+    NoSystem {
+        /// The name.
+        name: String,
+        /// Names that there are.
+        known: Vec<String>,
+    },
+    /// A system's name lacks the number of heads that an expert keeps.
+    #[error("system `{name}`: after `mae` comes the number of heads that an expert keeps, as in mae7")]
+    KeptHeadsMissing {
+        /// The name.
+        name: String,
+    },
+    /// An expert cannot keep that many heads.
+    #[error("system `{name}`: an expert keeps between 1 and {} of {heads} heads", .heads.saturating_sub(1))]
+    KeptHeads {
+        /// The name.
+        name: String,
+        /// Heads of each attention.
+        heads: usize,
+    },
     /// A configuration file does not say what it should.
     #[error("{path}: {message}")]
     Parse {

@@ -9,10 +9,10 @@ use mae_engine::ops::cross_entropy::LossSums;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::attention::Pass;
 use crate::config::Mixture;
 use crate::folder::Task;
 use crate::lm::{LmBatch, LmConfig, LmShape};
+use crate::pass::Pass;
 use crate::{BatchShape, DeviceBatch, LanguageModel, ModelConfig, Result, Translator};
 
 /// Sizes and choices of a kind of model: `[model]` of a configuration.

@@ -2,13 +2,15 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | [`config`] | every size and choice as a key; architectures by fairseq's names; `check` gives all faults at once |
+//! | [`config`], `mixture` | every size and choice as a key; architectures by fairseq's names; all faults at once |
 //! | `limits` | sizes beyond which a configuration is a mistake |
-//! | [`experts`] | which heads an expert keeps, as the matrix M; pure numbers |
+//! | [`system`] | the table of systems: gate, training steps, names |
+//! | [`gate`] | what gates read, and how head weights come from it |
+//! | [`experts`], [`draws`] | the heads that an expert keeps, as the matrix M; random experts |
 //! | [`groups`] | the parameter groups: gates, attention outputs, the rest, running statistics |
 //! | [`init`] | fairseq's initial values |
-//! | [`gate`] | pooled input → batch norm → linear → tanh → linear: logits over experts |
-//! | [`attention`] | multi-head attention whose heads are weighted by a gate's mixture or by one drawn expert |
+//! | [`pass`] | a pass: tape, how experts combine, record of the gates |
+//! | [`attention`] | multi-head attention whose heads are weighted by a gate |
 //! | [`stack`] | layers of attention and feed-forward sublayers, post-norm or pre-norm |
 //! | [`translator`] | the translation model: training pass, loss |
 //! | [`stepping`] | the decoder one token at a time, with cached keys, values and gate sums |
@@ -20,6 +22,7 @@
 pub mod attention;
 pub mod average;
 pub mod config;
+pub mod draws;
 pub mod error;
 pub mod experts;
 pub mod folder;
@@ -29,14 +32,19 @@ pub mod init;
 pub mod kind;
 mod limits;
 pub mod lm;
+mod mixture;
+pub mod pass;
 pub mod stack;
 pub mod stepping;
+pub mod system;
 pub mod translator;
 
-pub use attention::{Draws, ExpertMode, SearchRoom};
+pub use attention::{AttentionConfig, MixtureAttention, SearchRoom};
 pub use config::ModelConfig;
 pub use error::{Error, Result};
 pub use kind::{Config, Model};
 pub use lm::{LanguageModel, LmConfig};
+pub use pass::{Draws, ExpertMode, GateRecord, Pass, Probe};
 pub use stepping::DecoderState;
-pub use translator::{BatchShape, DeviceBatch, Probe, Translator};
+pub use system::System;
+pub use translator::{BatchShape, DeviceBatch, Translator};

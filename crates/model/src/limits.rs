@@ -1,5 +1,5 @@
-//! Sizes beyond which a configuration is a mistake (a digit too many, a damaged file). They are refused before anything is
-//! allocated, and below them nothing that is computed from sizes can overflow.
+//! Sizes beyond which a configuration is a mistake (a digit too many, a damaged file). They are refused before anything
+//! is allocated, and below them nothing that is computed from sizes can overflow.
 
 use crate::experts::Experts;
 use crate::stack::{Side, StackConfig};
@@ -28,13 +28,6 @@ pub(crate) fn check(stacks: &[StackConfig<'_>], positions: usize, require: &mut 
         at_most(&format!("{}_embed_dim", side(stack)), stack.width, WIDTH);
         at_most(&format!("{}_ffn_embed_dim", side(stack)), stack.inner, WIDTH);
         at_most("mixture.gate_hidden", stack.mixture.gate_hidden, WIDTH);
-        let experts = Experts { heads: stack.heads, dropped: stack.mixture.dropped_heads };
-        // More heads than numbers of a row, or none left, is a fault that is told elsewhere.
-        if stack.heads <= WIDTH && experts.dropped < experts.heads {
-            let count = experts.checked_count().unwrap_or(usize::MAX);
-            let what = format!("experts of {} heads with {} left out", experts.heads, experts.dropped);
-            at_most(&what, count, EXPERTS);
-        }
     }
     if small {
         let numbers = stacks.iter().map(numbers).sum::<usize>();
@@ -44,6 +37,21 @@ pub(crate) fn check(stacks: &[StackConfig<'_>], positions: usize, require: &mut 
             numbers as f64 / f64::from(1 << 28)
         );
         require(numbers <= NUMBERS, fault);
+    }
+}
+
+/// Tells `require` that there must not be more experts than can be used.
+pub(crate) fn check_experts(heads: usize, dropped: usize, require: &mut dyn FnMut(bool, String)) {
+    // More heads than numbers of a row, or none left, is a fault of its own.
+    if heads <= WIDTH && dropped < heads {
+        let count = Experts { heads, dropped }.checked_count().unwrap_or(usize::MAX);
+        require(
+            count <= EXPERTS,
+            format!(
+                "experts of {heads} heads with {dropped} left out = {count} is too large; {EXPERTS} is the most there \
+                 can be"
+            ),
+        );
     }
 }
 
@@ -61,8 +69,8 @@ mod tests {
     #[test]
     fn absurd_sizes_are_faults_and_not_allocations() {
         let tiny = || ModelConfig::arch("transformer_tiny").unwrap();
-        let experts = Mixture { system: System::Mae, dropped_heads: 32, ..Mixture::default() };
-        let gate = Mixture { system: System::Mae, gate_hidden: 1 << 60, ..Mixture::default() };
+        let experts = Mixture { system: System::MAE, dropped_heads: 32, ..Mixture::default() };
+        let gate = Mixture { system: System::MAE, gate_hidden: 1 << 60, ..Mixture::default() };
         for (config, part) in [
             (ModelConfig { encoder_embed_dim: 1 << 62, ..tiny() }, "embed_dim = 4611686018427387904"),
             (ModelConfig { encoder_ffn_embed_dim: usize::MAX, ..tiny() }, "ffn_embed_dim"),

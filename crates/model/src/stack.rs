@@ -6,12 +6,13 @@
 
 use mae_engine::ops::linear::Activation;
 use mae_engine::ops::residual_norm::LayerNorm;
-use mae_engine::{Device, ParamId, ParamsBuilder, Segments, Tape, Tensor, Var};
+use mae_engine::{Device, ParamId, ParamsBuilder, Segments, Tape, Var};
 
-use crate::attention::{AttentionState, Kind, MixtureAttention, Pass, SearchRoom, StepContext, linear};
-use crate::config::{Mixture, NormOrder, System};
-use crate::experts::Experts;
+use crate::Result;
+use crate::attention::{AttentionConfig, AttentionState, MixtureAttention, SearchRoom, StepContext, linear};
+use crate::config::{Mixture, NormOrder};
 use crate::groups::REST;
+use crate::pass::{Kind, Pass};
 
 enum Sublayer {
     Attention(MixtureAttention),
@@ -57,9 +58,10 @@ pub struct StackConfig<'a> {
 }
 
 impl StackConfig<'_> {
-    /// The experts of each attention.
-    pub fn experts(&self) -> Experts {
-        Experts { heads: self.heads, dropped: self.mixture.dropped_heads }
+    /// One of the attentions.
+    pub fn attention(&self, kind: Kind) -> AttentionConfig<'_> {
+        let Self { width, heads, attention_dropout: dropout, mixture, .. } = *self;
+        AttentionConfig { kind, width, heads, dropout, mixture }
     }
 
     /// Tells `require` what must hold, and the fault where it does not; `side` begins the names of keys.
@@ -76,26 +78,10 @@ impl StackConfig<'_> {
             ("dropout", self.dropout),
             ("attention_dropout", self.attention_dropout),
             ("activation_dropout", self.activation_dropout),
-            ("mixture.gate_dropout", mixture.gate_dropout),
         ] {
             require((0.0..1.0).contains(&p), format!("{key} = {p} must be at least 0 and below 1"));
         }
-        let t = mixture.dropped_heads;
-        if mixture.system != System::Base {
-            require(
-                t > 0 && t < heads,
-                format!("mixture.dropped_heads = {t} must be between 1 and {heads} - 1"),
-            );
-        }
-        if mixture.system.is_gated() {
-            require(mixture.gate_hidden > 0, "mixture.gate_hidden must be above 0".into());
-        }
-    }
-
-    /// M `[E, H]` on a device.
-    pub fn expert_matrix(&self, device: &Device) -> Tensor {
-        let table = self.experts().matrix();
-        Tensor::from_host(device, [table.len() / self.heads, self.heads], &table)
+        mixture.check(&self.attention(Kind::Encoder), require);
     }
 }
 
@@ -109,8 +95,8 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Declares the parameters `<encoder|decoder>.layers.<i>.*`; `experts` is M.
-    pub fn declare(params: &mut ParamsBuilder, config: &StackConfig<'_>, experts: &Tensor) -> Self {
+    /// Declares the parameters `<encoder|decoder>.layers.<i>.*` of a stack on `device`.
+    pub fn declare(params: &mut ParamsBuilder, config: &StackConfig<'_>, device: &Device) -> Result<Self> {
         let (name, attentions): (_, &[(&str, Kind)]) = match config.side {
             Side::Encoder => ("encoder", &[("self_attn", Kind::Encoder)]),
             Side::Decoder => ("decoder", &[("self_attn", Kind::Decoder), ("encoder_attn", Kind::Cross)]),
@@ -121,8 +107,8 @@ impl Stack {
         for layer in 0..config.layers {
             let at = format!("{name}.layers.{layer}");
             for (part, kind) in attentions {
-                let attention =
-                    MixtureAttention::declare(params, &format!("{at}.{part}"), *kind, config, experts);
+                let name = format!("{at}.{part}");
+                let attention = MixtureAttention::declare(params, &name, &config.attention(*kind), device)?;
                 sublayers.push(Sublayer::Attention(attention));
                 norms.push(declare_norm(params, &format!("{at}.{part}_layer_norm"), width));
             }
@@ -139,7 +125,7 @@ impl Stack {
         if config.norm == NormOrder::Pre && config.final_norm {
             norms.push(declare_norm(params, &format!("{name}.layer_norm"), width));
         }
-        Self { sublayers, norms, order: config.norm, dropout: config.dropout }
+        Ok(Self { sublayers, norms, order: config.norm, dropout: config.dropout })
     }
 
     /// x `[N, D]` through all layers; decoders are given the encoder's output as `memory`.

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use mae_engine::ops::decode::Lineage;
 use mae_engine::{Device, Ids, Replays, Rng, Segments, Tape, Tensor};
 
-use crate::attention::{AttentionState, ExpertMode, Pass, SearchRoom, StepContext};
+use crate::attention::{AttentionState, SearchRoom, StepContext};
+use crate::pass::{ExpertMode, Pass};
 use crate::translator::{Memory, Translator};
 
 /// What decoding remembers between steps: keys, values and gate sums of every layer, one lineage for all. It lasts for

@@ -6,10 +6,9 @@ use mae_engine::ops::decode::Lineage;
 use mae_engine::ops::embed::{Embedding, sinusoids};
 use mae_engine::{Device, Ids, ParamId, Params, ParamsBuilder, Segments, Tape, Tensor, Var};
 
-use crate::attention::Pass;
-pub use crate::attention::{GateRecord, Probe};
 use crate::config::{ModelConfig, Sharing};
 use crate::groups::{self, REST};
+use crate::pass::Pass;
 use crate::stack::{Side, Stack};
 use crate::{Error, Result, init};
 
@@ -123,16 +122,15 @@ impl Translator {
                 "{fault}: one dictionary is needed (preprocess --joined-dictionary)"
             )]));
         }
-        let experts = config.stack(Side::Encoder).expert_matrix(device);
         let mut params = ParamsBuilder::default();
         let source_embedding =
             params.matrix("encoder.embed_tokens.weight".into(), [source_types, width], REST);
-        let encoder = Stack::declare(&mut params, &config.stack(Side::Encoder), &experts);
+        let encoder = Stack::declare(&mut params, &config.stack(Side::Encoder), device)?;
         let target_embedding = match config.share_embeddings {
             Sharing::All => source_embedding,
             _ => params.matrix("decoder.embed_tokens.weight".into(), [target_types, width], REST),
         };
-        let decoder = Stack::declare(&mut params, &config.stack(Side::Decoder), &experts);
+        let decoder = Stack::declare(&mut params, &config.stack(Side::Decoder), device)?;
         let output_embedding = match config.share_embeddings {
             Sharing::None => params.matrix("decoder.embed_out".into(), [target_types, width], REST),
             _ => target_embedding,

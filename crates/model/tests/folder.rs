@@ -40,8 +40,8 @@ fn folder_of(model: Translator) -> ModelFolder {
 #[test]
 fn a_folder_comes_back_bit_for_bit() {
     for config in [
-        tiny(System::Mae),
-        ModelConfig { norm: NormOrder::Pre, share_embeddings: Sharing::None, ..tiny(System::Base) },
+        tiny(System::MAE),
+        ModelConfig { norm: NormOrder::Pre, share_embeddings: Sharing::None, ..tiny(System::BASE) },
     ] {
         let place = tempfile::tempdir().unwrap();
         let before = folder_of(new(&config, 8));
@@ -61,7 +61,7 @@ fn a_folder_comes_back_bit_for_bit() {
 #[test]
 fn a_folder_that_does_not_fit_is_refused_by_name() {
     let place = tempfile::tempdir().unwrap();
-    let model = new(&tiny(System::Mae), 9);
+    let model = new(&tiny(System::MAE), 9);
     let mut tensors: Vec<(String, Vec<usize>, Vec<f32>)> = model
         .params()
         .named()

@@ -90,13 +90,13 @@ fn parameter_counts_are_the_papers() {
         (config.mixture.dropped_heads, config.mixture.gate_hidden) = (dropped, hidden);
         LanguageModel::size_of(&config, 267_744).unwrap()
     };
-    assert_eq!(count(System::Base, 1, 256), 246_933_504);
-    assert_eq!(count(System::Uniform, 1, 256), 246_933_504);
-    assert_eq!(count(System::Mae, 1, 256), 251_197_568);
-    assert_eq!(count(System::Nobcd, 1, 256), 251_197_568);
+    assert_eq!(count(System::BASE, 1, 256), 246_933_504);
+    assert_eq!(count(System::UNIFORM, 1, 256), 246_933_504);
+    assert_eq!(count(System::MAE, 1, 256), 251_197_568);
+    assert_eq!(count(System::NOBCD, 1, 256), 251_197_568);
     // 20 more experts, 257 parameters each, in 16 layers.
-    assert_eq!(count(System::Mae, 2, 256), 251_197_568 + 16 * 20 * 257);
-    for config in [tiny(System::Mae), plain(tiny(System::Base)), untied(tiny(System::Mae))] {
+    assert_eq!(count(System::MAE, 2, 256), 251_197_568 + 16 * 20 * 257);
+    for config in [tiny(System::MAE), plain(tiny(System::BASE)), untied(tiny(System::MAE))] {
         assert_eq!(LanguageModel::size_of(&config, TYPES).unwrap(), new(&config, 1).size());
     }
 }
@@ -105,19 +105,19 @@ fn parameter_counts_are_the_papers() {
 #[test]
 fn cached_steps_equal_the_full_pass() {
     let running =
-        LmConfig { mixture: Mixture { gate_window: 0, ..tiny(System::Mae).mixture }, ..tiny(System::Mae) };
+        LmConfig { mixture: Mixture { gate_window: 0, ..tiny(System::MAE).mixture }, ..tiny(System::MAE) };
     let two_out = LmConfig {
-        mixture: Mixture { dropped_heads: 2, ..tiny(System::Nobcd).mixture },
-        ..tiny(System::Nobcd)
+        mixture: Mixture { dropped_heads: 2, ..tiny(System::NOBCD).mixture },
+        ..tiny(System::NOBCD)
     };
     for config in [
-        tiny(System::Base),
-        tiny(System::Uniform),
-        tiny(System::Mae),
+        tiny(System::BASE),
+        tiny(System::UNIFORM),
+        tiny(System::MAE),
         running,
         two_out,
-        plain(tiny(System::Mae)),
-        untied(tiny(System::Mae)),
+        plain(tiny(System::MAE)),
+        untied(tiny(System::MAE)),
     ] {
         let model = new(&config, 2);
         for mode in [ExpertMode::Mix, ExpertMode::Argmax, ExpertMode::Fixed(1)] {
@@ -154,7 +154,7 @@ fn cached_steps_equal_the_full_pass() {
 
 #[test]
 fn blocks_know_nothing_of_each_other() {
-    for config in [tiny(System::Base), tiny(System::Mae), plain(tiny(System::Mae))] {
+    for config in [tiny(System::BASE), tiny(System::MAE), plain(tiny(System::MAE))] {
         let model = new(&config, 3);
         let together = logits(&model, &[7, 1, 13], &ExpertMode::Mix);
         let alone: Vec<f32> =
@@ -166,14 +166,14 @@ fn blocks_know_nothing_of_each_other() {
 #[test]
 fn systems_coincide_where_they_should() {
     let lengths = [9, 4];
-    let base = logits(&new(&tiny(System::Base), 4), &lengths, &ExpertMode::Mix);
-    let uniform = logits(&new(&tiny(System::Uniform), 4), &lengths, &ExpertMode::Mix);
+    let base = logits(&new(&tiny(System::BASE), 4), &lengths, &ExpertMode::Mix);
+    let uniform = logits(&new(&tiny(System::UNIFORM), 4), &lengths, &ExpertMode::Mix);
     assert!(differ_by(&base, &uniform) < 1e-6, "uni-MAE at test time is BASE");
-    let mae = new(&tiny(System::Mae), 4);
+    let mae = new(&tiny(System::MAE), 4);
     let gated = logits(&mae, &lengths, &ExpertMode::Mix);
     assert!(differ_by(&base, &gated) > 1e-3, "gates make a difference");
     let wide =
-        LmConfig { mixture: Mixture { gate_window: 100, ..tiny(System::Mae).mixture }, ..tiny(System::Mae) };
+        LmConfig { mixture: Mixture { gate_window: 100, ..tiny(System::MAE).mixture }, ..tiny(System::MAE) };
     let unlimited = LmConfig { mixture: Mixture { gate_window: 0, ..wide.mixture.clone() }, ..wide.clone() };
     let wide = logits(&new(&wide, 4), &lengths, &ExpertMode::Mix);
     assert!(differ_by(&gated, &wide) > 1e-4, "the window makes a difference");
@@ -182,7 +182,7 @@ fn systems_coincide_where_they_should() {
 
 #[test]
 fn a_step_touches_its_own_gradients_only() {
-    for config in [tiny(System::Mae), untied(tiny(System::Mae)), plain(tiny(System::Mae))] {
+    for config in [tiny(System::MAE), untied(tiny(System::MAE)), plain(tiny(System::MAE))] {
         let model = new(&LmConfig { adaptive_softmax_dropout: 0.2, dropout: 0.1, ..config }, 5);
         // No target and no input in the last band: its gradients are zeros, not missing.
         let few = PackedBatch {
@@ -215,13 +215,13 @@ fn a_step_touches_its_own_gradients_only() {
 
 #[test]
 fn ids_outside_the_dictionary_are_refused() {
-    let model = new(&tiny(System::Base), 6);
+    let model = new(&tiny(System::BASE), 6);
     let mut wrong = batch(&[5]);
     model.check_ids(&wrong).unwrap();
     wrong.tgt[4] = TYPES as u32;
     let error = model.check_ids(&wrong).unwrap_err().to_string();
     assert!(error.contains("id 37") && error.contains("37 types"), "{error}");
-    let error = LanguageModel::zeroed(&tiny(System::Base), 20, &Device::cpu()).err().unwrap().to_string();
+    let error = LanguageModel::zeroed(&tiny(System::BASE), 20, &Device::cpu()).err().unwrap().to_string();
     assert!(error.contains("[11, 20]") && error.contains("20 types"), "{error}");
 }
 
@@ -232,7 +232,7 @@ fn vocab(types: usize) -> Arc<Vocab> {
 
 #[test]
 fn a_folder_comes_back_bit_for_bit() {
-    for config in [tiny(System::Mae), plain(tiny(System::Base)), untied(tiny(System::Uniform))] {
+    for config in [tiny(System::MAE), plain(tiny(System::BASE)), untied(tiny(System::UNIFORM))] {
         let place = tempfile::tempdir().unwrap();
         let before = LmFolder { model: new(&config, 8), dictionary: vocab(TYPES), codes: None };
         before.save(place.path()).unwrap();
@@ -248,7 +248,7 @@ fn a_folder_comes_back_bit_for_bit() {
 #[test]
 fn the_two_kinds_of_models_are_told_apart() {
     let place = tempfile::tempdir().unwrap();
-    let model = new(&tiny(System::Base), 9);
+    let model = new(&tiny(System::BASE), 9);
     LmFolder { model, dictionary: vocab(TYPES), codes: None }.save(place.path()).unwrap();
     let error = ModelFolder::load(place.path(), &Device::cpu()).err().unwrap().to_string();
     assert!(error.contains("the folder of a language model; a translation model is needed"), "{error}");

@@ -39,7 +39,7 @@ fn config_of(golden: &Golden) -> LmConfig {
         final_norm: golden.number("final_norm"),
         max_positions: golden.number("max_positions"),
         mixture: Mixture {
-            system: if gated { System::Mae } else { System::Base },
+            system: if gated { System::MAE } else { System::BASE },
             dropped_heads: golden.number("dropped"),
             gate_hidden: golden.number("gate_hidden"),
             gate_dropout: 0.0,

@@ -27,7 +27,7 @@ fn config_of(golden: &Golden) -> ModelConfig {
         share_embeddings: Sharing::Decoder,
         max_positions: 64,
         mixture: Mixture {
-            system: if gated { System::Mae } else { System::Base },
+            system: if gated { System::MAE } else { System::BASE },
             dropped_heads: golden.number("dropped"),
             gate_hidden: golden.number("gate_hidden"),
             gate_dropout: 0.0,

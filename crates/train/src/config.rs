@@ -7,7 +7,9 @@ mod layers;
 
 use mae_data::BreakMode;
 use mae_engine::GroupSet;
+use mae_model::config::Mixture;
 use mae_model::folder::Task;
+use mae_model::system::SYSTEMS;
 use mae_model::{Config, ModelConfig, groups};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -274,6 +276,9 @@ impl<C: Config> RunConfig<C> {
         let mut base = Table::new();
         base.insert("model".into(), table_of(&C::named(arch)?));
         base.insert("train".into(), table_of(&TrainConfig::of(C::TASK)));
+        for (key, value) in Mixture::UNWRITTEN {
+            merge(&mut base, &assignment(&format!("model.mixture.{key}={value}"))?);
+        }
         if C::TASK == Task::LanguageModeling {
             merge(&mut base, &positions_of_blocks(&merged));
         }
@@ -341,9 +346,11 @@ impl<C: Config> RunConfig<C> {
         );
         require(train.required_batch_size_multiple > 0, "train.required_batch_size_multiple must be above 0");
         require(train.subset > 0.0 && train.subset <= 1.0, "train.subset must be above 0 and at most 1");
+        let gated = SYSTEMS.into_iter().filter(|system| system.is_gated());
+        let gated = gated.map(|system| format!("\"{}\"", system.key())).collect::<Vec<_>>().join(" or ");
         require(
             train.free == Free::All || model.mixture().system.is_gated(),
-            "train.free = \"gates\" and \"gates+out\" need gates: model.mixture.system = \"mae\" or \"nobcd\"",
+            &format!("train.free = \"gates\" and \"gates+out\" need gates: model.mixture.system = {gated}"),
         );
         require(
             train.keep_interval_updates == 0 || train.save_interval_updates > 0,

@@ -37,10 +37,11 @@ pub fn load<M: Model>(path: &Path, model: &mut M, text: &TextSide) -> Result<Gat
     }
     let new = GroupSet::of(&[groups::GATE, groups::STATISTICS]);
     folder::load_weights_but(&weights, model.params_mut(), new)?;
+    let layer = model.config().mixture().system.neutral_layer().unwrap_or_default();
     let last_layers: Vec<(String, usize)> = model
         .params()
         .named()
-        .filter(|p| p.name.contains(".gate.fc2."))
+        .filter(|p| p.name.contains(&format!(".gate.{layer}.")))
         .map(|p| (p.name.to_owned(), p.shape.iter().product()))
         .collect();
     for (name, count) in last_layers {
@@ -51,17 +52,6 @@ pub fn load<M: Model>(path: &Path, model: &mut M, text: &TextSide) -> Result<Gat
 
 /// Keys that decide what parameters there are and what they compute, where they differ.
 fn config_faults<C: Config>(theirs: &C, ours: &C) -> Vec<String> {
-    // Also what gates read: they were trained on that, and would say nothing sensible of something else.
-    let gate_keys = |c: &C| {
-        let mixture = c.mixture();
-        vec![
-            ("mixture.dropped_heads", mixture.dropped_heads.to_string()),
-            ("mixture.gate_hidden", mixture.gate_hidden.to_string()),
-            ("mixture.decoder_gate", format!("{:?}", mixture.decoder_gate).to_lowercase()),
-            ("mixture.gate_window", mixture.gate_window.to_string()),
-            ("mixture.cross_gate", format!("{:?}", mixture.cross_gate).to_lowercase()),
-        ]
-    };
     let fault = |(key, theirs, ours): (&str, String, String)| {
         format!("model.{key} is {theirs} there and {ours} here: --set model.{key}={theirs}")
     };
@@ -70,14 +60,18 @@ fn config_faults<C: Config>(theirs: &C, ours: &C) -> Vec<String> {
         both.filter(|(theirs, ours)| theirs != ours).map(|((key, theirs), (_, ours))| (key, theirs, ours))
     };
     let mut faults: Vec<String> = pairs(theirs.sizes(), ours.sizes()).map(fault).collect();
-    match (theirs.mixture().system.is_gated(), ours.mixture().system.is_gated()) {
-        (true, true) => faults.extend(pairs(gate_keys(theirs), gate_keys(ours)).map(fault)),
-        (true, false) => faults.push(format!(
-            "it has gates, and model.mixture.system = \"{}\" has none: choose --system mae{}",
-            format!("{:?}", ours.mixture().system).to_lowercase(),
-            theirs.heads() - theirs.mixture().dropped_heads
-        )),
-        (false, _) => {}
+    let (their_mixture, our_mixture) = (theirs.mixture(), ours.mixture());
+    let (their_system, our_system) = (their_mixture.system, our_mixture.system);
+    if their_system.is_gated() && our_system.is_gated() && their_system.shares_gates_with(our_system) {
+        // Also what gates read: they were trained on that, and would say nothing sensible of something else.
+        faults.extend(pairs(their_mixture.gate_keys(), our_mixture.gate_keys()).map(fault));
+    } else if their_system.is_gated() {
+        let has = if our_system.is_gated() { "has others" } else { "has none" };
+        faults.push(format!(
+            "it has gates, and model.mixture.system = \"{}\" {has}: choose --system {}",
+            our_system.key(),
+            their_mixture.name(theirs.heads())
+        ));
     }
     faults
 }

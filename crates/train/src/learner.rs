@@ -10,13 +10,14 @@ use mae_engine::optim::{self, Numbers, Reading, StepNumbers};
 use mae_engine::{Gradients, GroupSet, Replays, Rng, Tape};
 use mae_model::attention::Pass;
 use mae_model::groups;
-use mae_model::{ExpertMode, Model, Translator};
+use mae_model::system::{GateOptimizer, Training};
+use mae_model::{Config, Model, Translator};
 use serde::{Deserialize, Serialize};
 
 use crate::config::TrainConfig;
 use crate::diagnosis::Diagnosis;
 use crate::optimizer::Optimizer;
-use crate::plan::Steps;
+use crate::plan::{StepKind, Steps};
 use crate::{Error, Result, schedule};
 
 /// A model being trained: parameters, gradients, the optimiser and the counters that everything random depends on.
@@ -26,6 +27,7 @@ pub struct Learner<M: Model = Translator> {
     config: TrainConfig,
     gradients: Gradients,
     optimizer: Optimizer,
+    gates: GateOptimizer,
     numbers: StepNumbers,
     counters: Counters,
     /// On a GPU: a batch in device memory for each shape, and the captured passes that read it.
@@ -40,39 +42,6 @@ struct PassKind<S> {
     /// The first batch of an update writes the gradients, the others add to them.
     first: bool,
     shape: S,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum StepKind {
-    F,
-    G,
-    Joint,
-}
-
-impl StepKind {
-    /// The groups it is for, whether trained or not.
-    fn groups(self) -> GroupSet {
-        match self {
-            Self::F => groups::all_but_gates(),
-            Self::G => groups::gates(),
-            Self::Joint => groups::trained(),
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::F => "F step",
-            Self::G => "G step",
-            Self::Joint => "joint step",
-        }
-    }
-
-    fn mode(self) -> ExpertMode {
-        match self {
-            Self::F => ExpertMode::Sample,
-            Self::G | Self::Joint => ExpertMode::Mix,
-        }
-    }
 }
 
 /// What an update's randomness and schedule depend on.
@@ -190,18 +159,28 @@ impl PendingUpdate {
     }
 }
 
+/// What steps the gates of a model.
+fn gate_optimizer<M: Model>(model: &M) -> GateOptimizer {
+    match model.config().mixture().system.training() {
+        Training::Joint(optimizer) => optimizer,
+        Training::Rest | Training::Alternating => GateOptimizer::Sgd,
+    }
+}
+
 impl<M: Model> Learner<M> {
     /// A model before its first update.
     pub fn new(model: M, config: &TrainConfig) -> Self {
         let params = model.params();
         let gradients = params.gradients();
-        let optimizer = Optimizer::new(config, params);
+        let gates = gate_optimizer(&model);
+        let optimizer = Optimizer::new(config, params, gates);
         let numbers = StepNumbers::new(params.device());
         Self {
             model,
             config: config.clone(),
             gradients,
             optimizer,
+            gates,
             numbers,
             counters: Counters::default(),
             feeds: HashMap::new(),
@@ -267,10 +246,10 @@ impl<M: Model> Learner<M> {
     /// An F step or a joint step, and its learning rate.
     fn descend(&mut self, batches: &[PackedBatch], kind: StepKind) -> Result<(PendingStep, f64)> {
         let limit = self.config.clip_norm;
-        // Gates are never clipped: the limit is for the norm of the others.
+        // Gates that SGD steps are never clipped: the limit is for the norm of the others.
         let clipped = groups::all_but_gates().and(self.config.free.groups());
-        let main = match kind {
-            StepKind::Joint if limit > 0.0 => {
+        let main = match (kind, self.gates) {
+            (StepKind::Joint, GateOptimizer::Sgd) if limit > 0.0 => {
                 let main = self.pass(batches, kind, 0.0)?;
                 if !clipped.is_empty() {
                     self.numbers.clip(self.model.params(), &self.gradients, clipped, limit);
@@ -283,8 +262,10 @@ impl<M: Model> Learner<M> {
         let rate = schedule::rate(&self.config, updates - schedule_start);
         let Self { model, gradients, optimizer, numbers, .. } = self;
         optimizer.step(model.params_mut(), gradients, rate as f32, updates + 1, numbers);
-        if kind == StepKind::Joint {
-            self.descend_gates();
+        match (kind, self.gates) {
+            (StepKind::Joint, GateOptimizer::Sgd) => self.descend_gates(),
+            (StepKind::Joint, GateOptimizer::Shared) => self.counters.gate_updates += 1,
+            (StepKind::F | StepKind::G, _) => {}
         }
         Ok((main, rate))
     }

@@ -1,8 +1,9 @@
-//! What steps everything but the gates, with its memory.
+//! The optimiser of everything but gates that SGD steps, with its memory.
 
 use mae_engine::optim::{Adam, Moments, Nag, StepNumbers, Velocity};
 use mae_engine::{Gradients, GroupId, HostCopy, Params};
 use mae_model::groups;
+use mae_model::system::GateOptimizer;
 
 use crate::config::{Optimizing, TrainConfig};
 use crate::{Error, Result};
@@ -17,10 +18,12 @@ pub enum Optimizer {
 
 impl Optimizer {
     /// Before the first step.
-    pub fn new(config: &TrainConfig, params: &Params) -> Self {
-        let trained = [groups::ATTENTION_OUTPUT, groups::REST]
-            .into_iter()
-            .filter(|&group| config.free.groups().contains(group));
+    pub fn new(config: &TrainConfig, params: &Params, gates: GateOptimizer) -> Self {
+        let stepped = match gates {
+            GateOptimizer::Sgd => &[groups::ATTENTION_OUTPUT, groups::REST][..],
+            GateOptimizer::Shared => &[groups::GATE, groups::ATTENTION_OUTPUT, groups::REST],
+        };
+        let trained = stepped.iter().copied().filter(|&group| config.free.groups().contains(group));
         let weight_decay = config.weight_decay;
         match config.optimizer {
             Optimizing::Adam => {

@@ -4,8 +4,8 @@ use mae_data::sampler::{Order, TooLong};
 use mae_data::{BatchSampler, Corpus, SamplerOptions};
 use mae_engine::Tape;
 use mae_model::attention::Pass;
-use mae_model::translator::GateRecord;
-use mae_model::{Config, ExpertMode, Model, Probe, Translator};
+use mae_model::pass::GateValues;
+use mae_model::{Config, ExpertMode, GateRecord, Model, Probe, Translator};
 use serde::Serialize;
 
 use crate::config::TrainConfig;
@@ -41,7 +41,7 @@ pub struct Validation {
     pub skipped: u64,
     /// BLEU, 0 to 100, where it was asked for.
     pub bleu: Option<f64>,
-    /// Mean entropy of all gates, in nats, where there are gates.
+    /// Mean entropy of all gates, in nats, where gates are over experts.
     pub gate_entropy: Option<f64>,
     /// The best value of the checkpoint metric so far.
     pub best: f64,
@@ -105,6 +105,9 @@ struct EntropyMean {
 
 impl EntropyMean {
     fn add(&mut self, record: &GateRecord) {
+        if record.values == GateValues::Weights {
+            return;
+        }
         let slot = self.sums.entry(record.name.clone()).or_default();
         for gate in record.gates.to_host().chunks_exact(record.gates.cols()) {
             slot.0 += entropy(gate);

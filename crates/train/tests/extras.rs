@@ -29,7 +29,7 @@ fn state(folder: &Path, checkpoint: &str) -> RunState {
 fn trained_parameters_of_the_wmt_shape() {
     let mut config = ModelConfig::arch("transformer_wmt_en_de").unwrap();
     config.share_embeddings = Sharing::All;
-    config.mixture.system = mae_model::config::System::Mae;
+    config.mixture.system = mae_model::config::System::MAE;
     let model = Translator::zeroed(&config, [32_768; 2], &Device::cpu()).unwrap();
     let counts =
         [Free::Gates, Free::GatesAndOutputs, Free::All].map(|free| model.params().count(free.groups()));

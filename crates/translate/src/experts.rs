@@ -3,9 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use mae_model::config::System;
-use mae_model::experts::Experts;
-use mae_model::{Config, Draws, ExpertMode};
+use mae_model::{Config, Draws, ExpertMode, System};
 
 use crate::error::{Error, Result};
 
@@ -26,12 +24,12 @@ pub enum ExpertChoice {
 /// The reason why a model cannot compute with an [`ExpertChoice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpertFault {
-    /// The model is a plain transformer.
-    #[error("has no mixture (BASE): all of it computes")]
-    NoMixture,
+    /// The model's system has no experts.
+    #[error("has no mixture ({0}): all of it computes")]
+    NoMixture(System),
     /// The model has experts, but no gates that prefer one.
-    #[error("has no gates (uni-MAE): draw experts at random or choose one by its number")]
-    NoGates,
+    #[error("has no gates ({0}): draw experts at random or choose one by its number")]
+    NoGates(System),
     /// There are fewer experts.
     #[error("has {count} experts, numbers 0 to {}; there is no number {number}", count.saturating_sub(1))]
     NoSuchExpert {
@@ -64,13 +62,13 @@ impl ExpertChoice {
 
 /// Checks that a model of this configuration can compute in this mode.
 pub(crate) fn check_mode(mode: &ExpertMode, config: &impl Config) -> std::result::Result<(), ExpertFault> {
-    let mixture = config.mixture();
-    let count = Experts { heads: config.heads(), dropped: mixture.dropped_heads }.count();
+    let system = config.mixture().system;
+    let count = config.mixture().experts(config.heads()).map_or(0, |experts| experts.count());
     match mode {
         ExpertMode::Sample => Err(ExpertFault::TrainingOnly),
         ExpertMode::Mix | ExpertMode::Given(_) => Ok(()),
-        _ if mixture.system == System::Base => Err(ExpertFault::NoMixture),
-        ExpertMode::Argmax if !mixture.system.is_gated() => Err(ExpertFault::NoGates),
+        _ if !system.has_experts() => Err(ExpertFault::NoMixture(system)),
+        ExpertMode::Argmax if !system.is_gated() => Err(ExpertFault::NoGates(system)),
         &ExpertMode::Fixed(number) if number as usize >= count => {
             Err(ExpertFault::NoSuchExpert { number, count })
         }

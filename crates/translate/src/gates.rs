@@ -3,6 +3,7 @@
 use mae_data::{EOS, PackedBatch};
 use mae_engine::Tape;
 use mae_model::attention::Pass;
+use mae_model::pass::{Kind, Rows};
 use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
 
 use crate::error::Result;
@@ -13,16 +14,17 @@ use crate::hypothesis::Hypothesis;
 pub struct Gates {
     /// Name of the attention, such as `encoder.layers.0.self_attn`.
     pub attention: String,
-    /// Probabilities of the experts.
+    /// Probabilities of the experts, or weights of the heads where a system has no experts.
     pub rows: GateRows,
 }
 
-/// Probabilities of the experts of one attention.
+/// The gates of one attention: probabilities of experts, or weights of heads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GateRows {
     /// One gate for the whole sentence.
     Sentence(Vec<f32>),
-    /// One gate per token of the translation: that with which the token was predicted.
+    /// One gate per token: of the source in the encoder; in the decoder that with which the token of the translation
+    /// was predicted.
     Tokens(Vec<Vec<f32>>),
 }
 
@@ -71,20 +73,22 @@ pub fn gates_of(
     model.features(&mut pass, &DeviceBatch::new(device, &pairs));
     for record in &probe.gates {
         let (values, experts) = (record.gates.to_host(), record.gates.cols());
-        let of_encoder = record.name.starts_with("encoder.");
+        let of_encoder = record.kind == Kind::Encoder;
+        let starts = if of_encoder { &pairs.src_starts } else { &pairs.tgt_starts };
         let mut pair = 0;
         for (sentence, hypotheses) in gates.iter_mut().zip(found) {
             for rank in 0..hypotheses.len() {
-                let rows = if record.per_sentence {
-                    pair..pair + 1
-                } else {
-                    pairs.tgt_starts[pair] as usize..pairs.tgt_starts[pair + 1] as usize
+                let rows = match record.rows {
+                    Rows::Sentences => pair..pair + 1,
+                    Rows::Positions => starts[pair] as usize..starts[pair + 1] as usize,
                 };
                 pair += 1;
                 let values = &values[rows.start * experts..rows.end * experts];
-                let rows = match record.per_sentence {
-                    true => GateRows::Sentence(values.to_vec()),
-                    false => GateRows::Tokens(values.chunks_exact(experts).map(<[f32]>::to_vec).collect()),
+                let rows = match record.rows {
+                    Rows::Sentences => GateRows::Sentence(values.to_vec()),
+                    Rows::Positions => {
+                        GateRows::Tokens(values.chunks_exact(experts).map(<[f32]>::to_vec).collect())
+                    }
                 };
                 let own = Gates { attention: record.name.clone(), rows };
                 match (of_encoder, rank) {

@@ -55,7 +55,7 @@ fn option_sets() -> Vec<(&'static str, SearchOptions)> {
 
 #[test]
 fn choices_on_the_host_equal_the_slow_search() {
-    for (system, seed) in [(System::Base, 31), (System::Mae, 32)] {
+    for (system, seed) in [(System::BASE, 31), (System::MAE, 32)] {
         let model = model(&config(system), seed);
         let batch = sources(&[5, 1, 9, 2], seed);
         for (name, options) in option_sets() {
@@ -87,7 +87,7 @@ fn plain_search_is_the_same_either_way() {
 
 #[test]
 fn no_sequence_comes_twice() {
-    let model = model(&config(System::Mae), 34);
+    let model = model(&config(System::MAE), 34);
     let batch = sources(&[5, 3, 9], 34);
     let long = SearchOptions { min_len: 25, max_len_b: 30, ..short() };
     let repeats = |found: &[Vec<Hypothesis>], n: usize| {
@@ -110,7 +110,7 @@ fn no_sequence_comes_twice() {
 
 #[test]
 fn translations_begin_with_their_prefixes() {
-    let model = model(&config(System::Mae), 35);
+    let model = model(&config(System::MAE), 35);
     let batch = sources(&[5, 3, 9, 4], 35);
     let prefixes = vec![vec![5, 5, 7], vec![], vec![6, 9, EOS], vec![4; 12]];
     for choice in
@@ -138,8 +138,8 @@ fn translations_begin_with_their_prefixes() {
 
 #[test]
 fn ensembles_average_probabilities() {
-    let [one, other] = [36, 37].map(|seed| model(&config(System::Mae), seed));
-    let base = model(&config(System::Base), 38);
+    let [one, other] = [36, 37].map(|seed| model(&config(System::MAE), seed));
+    let base = model(&config(System::BASE), 38);
     let batch = sources(&[5, 3, 9], 36);
     let options = SearchOptions { no_repeat_ngram_size: 3, ..short() };
     let ensemble = |models: &[&Translator], options: &SearchOptions| {
@@ -172,7 +172,7 @@ fn ensembles_average_probabilities() {
 
 #[test]
 fn one_expert_searches_as_its_full_passes() {
-    for system in [System::Uniform, System::Mae] {
+    for system in [System::UNIFORM, System::MAE] {
         let model = model(&config(system), 39);
         let batch = sources(&[5, 3, 9], 39);
         let random = |seed| ExpertMode::Random(Draws { seed, places: Vec::new() });
@@ -196,7 +196,7 @@ fn one_expert_searches_as_its_full_passes() {
 
 #[test]
 fn gates_are_those_that_the_search_saw() {
-    let model = model(&config(System::Mae), 40);
+    let model = model(&config(System::MAE), 40);
     let batch = sources(&[5, 3], 40);
     let options = SearchOptions { nbest: 2, ..short() };
     let random = ExpertMode::Random(Draws { seed: 4, places: Vec::new() });
@@ -230,13 +230,13 @@ fn gates_are_those_that_the_search_saw() {
         [ExpertMode::Mix, ExpertMode::Argmax].map(|mode| gates_of(&model, &batch, &found, &mode).unwrap());
     assert_eq!(mix[0].encoder[0], argmax[0].encoder[0]);
     assert_ne!(mix[0].encoder[1], argmax[0].encoder[1]);
-    let base = common::model(&config(System::Base), 40);
+    let base = common::model(&config(System::BASE), 40);
     assert!(gates_of(&base, &batch, &found, &ExpertMode::Mix).unwrap()[0].encoder.is_empty());
 }
 
 #[test]
 fn drawing_from_one_token_is_greedy() {
-    let model = model(&config(System::Mae), 41);
+    let model = model(&config(System::MAE), 41);
     let batch = sources(&[5, 1, 9, 2], 41);
     let greedy = found(&model, &batch, &SearchOptions { beam: 1, nbest: 1, ..short() });
     for sampling in [Sampling { topk: Some(1), topp: None }, Sampling { topk: None, topp: Some(1e-6) }] {
@@ -247,7 +247,7 @@ fn drawing_from_one_token_is_greedy() {
 
 #[test]
 fn samples_depend_on_seed_and_place_only() {
-    let model = model(&config(System::Mae), 42);
+    let model = model(&config(System::MAE), 42);
     let choice = Choice::Sample(Sampling::default());
     let options = SearchOptions { choice, min_len: 3, ..short() };
     let batch = sources(&[5, 4, 9, 2], 42);
@@ -270,7 +270,7 @@ fn samples_depend_on_seed_and_place_only() {
 /// what the bounds left.
 #[test]
 fn samples_follow_the_model() {
-    let model = model(&config(System::Base), 43);
+    let model = model(&config(System::BASE), 43);
     let batch = sources(&[6], 43);
     let temperature = 1.7;
     let logits = &full_pass(&model, batch.src_sentence(0), &[EOS])[0];

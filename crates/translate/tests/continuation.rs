@@ -20,7 +20,7 @@ fn model() -> LanguageModel {
     config.adaptive_softmax_cutoff = vec![11, 23];
     config.adaptive_softmax_factor = 2;
     config.max_positions = 24;
-    config.mixture.system = mae_model::config::System::Mae;
+    config.mixture.system = mae_model::config::System::MAE;
     config.mixture.gate_window = 3;
     config.mixture.gate_hidden = 8;
     LanguageModel::new(&config, TYPES, &Device::cpu(), 3).unwrap()

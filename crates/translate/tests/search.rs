@@ -70,7 +70,7 @@ fn search_equals_the_slow_search() {
 /// Every rule, on one gated model and one plain one.
 #[test]
 fn every_option_follows_fairseq() {
-    for system in [System::Base, System::Mae] {
+    for system in [System::BASE, System::MAE] {
         let model = model(&config(system), 3);
         check("options", &model, &model, &option_sets(), 3);
     }
@@ -81,7 +81,7 @@ fn every_option_follows_fairseq() {
 /// own gives these numbers, except where nothing gated feeds a later gate (next test).
 #[test]
 fn whole_gates_decode_as_causal_ones() {
-    let model = model(&config(System::Mae), 4);
+    let model = model(&config(System::MAE), 4);
     let whole = with_gates(&model, DecoderGate::Whole);
     check("whole gates", &whole, &model, &option_sets()[1..2], 4);
 }
@@ -89,7 +89,7 @@ fn whole_gates_decode_as_causal_ones() {
 /// One decoder layer whose cross gates read the source: the full pass over a prefix has the same gate at its last position.
 #[test]
 fn whole_gates_of_one_layer_equal_the_full_pass() {
-    let mut config = config(System::Mae);
+    let mut config = config(System::MAE);
     config.decoder_layers = 1;
     config.mixture.cross_gate = CrossGate::Source;
     config.mixture.decoder_gate = DecoderGate::Whole;
@@ -99,7 +99,7 @@ fn whole_gates_of_one_layer_equal_the_full_pass() {
 
 #[test]
 fn a_sentence_stops_with_a_full_beam_or_at_the_limit() {
-    let model = model(&config(System::Mae), 6);
+    let model = model(&config(System::MAE), 6);
     let batch = sources(&[4, 7, 2, 11], 6);
     for beam in [1, 2, 5] {
         let options = SearchOptions { beam, nbest: beam, max_len_b: 6, ..SearchOptions::default() };
@@ -135,7 +135,7 @@ fn a_searcher_translates_one_batch_after_another() {
 
 #[test]
 fn fewer_of_the_best_are_the_first_of_more() {
-    let model = model(&config(System::Uniform), 7);
+    let model = model(&config(System::UNIFORM), 7);
     let batch = sources(&[6, 3], 7);
     let of = |nbest| {
         let options = SearchOptions { nbest, max_len_b: 8, ..SearchOptions::default() };
@@ -151,7 +151,7 @@ fn fewer_of_the_best_are_the_first_of_more() {
 
 #[test]
 fn a_model_whose_outputs_are_not_numbers_is_an_error() {
-    let mut model = model(&config(System::Base), 8);
+    let mut model = model(&config(System::BASE), 8);
     let name = "decoder.layers.1.fc2.bias";
     model.params_mut().set(name, &[f32::NAN; 12]).unwrap();
     let found = search(&model, &sources(&[3], 8), &SearchOptions::default(), &ExpertMode::Mix);
@@ -160,7 +160,7 @@ fn a_model_whose_outputs_are_not_numbers_is_an_error() {
 
 #[test]
 fn bad_options_and_ids_are_errors() {
-    let model = model(&config(System::Mae), 8);
+    let model = model(&config(System::MAE), 8);
     let options = SearchOptions { beam: 0, ..SearchOptions::default() };
     let refused = Searcher::new(&model, &options, &ExpertMode::Mix).err();
     assert!(matches!(refused, Some(Error::Options(_))), "{refused:?}");

@@ -77,7 +77,7 @@ fn one_expert_steps_as_in_full_passes() {
 /// See `whole_gates_decode_as_causal_ones`.
 #[test]
 fn steps_of_whole_gates_equal_full_passes_of_causal_ones() {
-    let causal = model(&config(System::Mae), 13);
+    let causal = model(&config(System::MAE), 13);
     check_steps("whole gates", &with_gates(&causal, DecoderGate::Whole), &causal, 13, &ExpertMode::Mix);
 }
 

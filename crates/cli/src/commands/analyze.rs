@@ -8,11 +8,11 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use mae_eval::analysis::one_expert::{OneExpert, Random};
 use mae_eval::analysis::{Analysis, Options};
-use mae_model::config::System;
 use mae_model::folder::{Task, task, write_aside};
+use mae_model::system::{Mixes, System};
 use serde::Serialize;
 
 use super::eval_lm::BlockArgs;
@@ -147,14 +147,18 @@ impl Args {
         self.split.as_deref().unwrap_or("test")
     }
 
-    /// An error where there are no experts.
+    /// An error where there is nothing to analyse.
     fn check_system(&self, system: System) -> Result<()> {
-        if system == System::Base {
-            bail!(
-                "{} has no experts (it is BASE); analyse a model of one of the other systems",
-                self.model.display()
-            );
-        }
+        ensure!(
+            system.mixes() != Mixes::Nothing,
+            "{} has no experts (it is {system}); analyse a model of one of the other systems",
+            self.model.display()
+        );
+        ensure!(
+            system.has_experts() || !self.one_expert,
+            "--one-expert needs experts: {} has none (it is {system}); leave --one-expert out",
+            self.model.display()
+        );
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use mae_data::ParallelDataset;
 use mae_data::pairs::detect_languages;
 use mae_eval::validator::BleuValidator;
 use mae_model::ExpertMode;
+use mae_model::experts::Experts;
 use mae_model::folder::{self, ModelFolder, Task};
 use mae_train::TrainConfig;
 use mae_train::finetune::dictionary_fault;
@@ -126,7 +127,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if args.json {
             println!("{}", serde_json::to_string(&report)?);
         } else {
-            print(&report, &args, model.config().experts().count());
+            print(&report, &args, model.config().experts());
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -159,7 +160,7 @@ pub(super) fn open_split(
     Ok(pairs)
 }
 
-fn print(report: &Report<'_>, args: &Args, experts: usize) {
+fn print(report: &Report<'_>, args: &Args, experts: Option<Experts>) {
     let Report { split, sentences, skipped, tokens, loss, nll_loss, ppl, .. } = report;
     println!("{split}: {sentences} sentence pairs, {tokens} target tokens");
     if *skipped > 0 {
@@ -171,7 +172,8 @@ fn print(report: &Report<'_>, args: &Args, experts: usize) {
         "  loss {loss:.3} bits/token (label smoothing {}), nll {nll_loss:.3} bits/token, ppl {ppl:.2}",
         args.label_smoothing
     );
-    if let Some(entropy) = report.gate_entropy {
+    if let (Some(entropy), Some(experts)) = (report.gate_entropy, experts) {
+        let experts = experts.count();
         let most = (experts as f64).ln();
         println!("  gate entropy {entropy:.3} nats (without favourites: ln {experts} = {most:.3})");
     }

@@ -2,18 +2,22 @@
    model, `data.analysis.text` says how the text was read. */
 
 const found = data.analysis;
-const experts = Array.from({ length: found.experts }, (_, e) => e);
+/* Gates hold probabilities of experts, or weights of heads: then there are no experts, and entropy is not defined. */
+const weights = found.gates === "weights";
+const [letter, noun] = weights ? ["H", "head"] : ["E", "expert"];
+const columnCount = weights ? found.heads : found.experts;
+const experts = Array.from({ length: columnCount }, (_, e) => e);
 const attentionChoices = found.attentions.map((a, i) => [String(i), a.label]);
-const heat = { class: found.experts > 12 ? "heat many" : "heat" };
+const heat = { class: columnCount > 12 ? "heat many" : "heat" };
 const text = found.text;
 const positionsWord = text ? "positions" : "target positions";
-const rowsWord = (attention) => (attention.rows === "sentences" ? "sentences" : positionsWord);
-const without = (e) => "all heads but " + found.left_out[e].join(" and ");
+const rowsWord = (attention) => (attention.rows === "sentences" ? "sentences" : attention.kind === "encoder" ? "source positions" : positionsWord);
+const without = (e) => (weights ? "one of " + found.heads : "all heads but " + found.left_out[e].join(" and "));
 
 page.append(
-  make("h1", {}, "Experts of " + data.model),
+  make("h1", {}, (weights ? "Gates of " : "Experts of ") + data.model),
   make("p", { class: "faint" }, `${data.data}${data.split ? ", " + data.split : ""}: ` +
-    (text ? `${text.tokens} tokens` : `${found.sentences} sentence pairs`) + `; ${found.heads} heads, ${found.experts} experts per attention.` + (found.skipped ? ` ${found.skipped} pairs are longer than the model's positions and were left out.` : "")));
+    (text ? `${text.tokens} tokens` : `${found.sentences} sentence pairs`) + `; ${found.heads} heads` + (weights ? " with a weight each" : `, ${found.experts} experts`) + " per attention." + (found.skipped ? ` ${found.skipped} pairs are longer than the model's positions and were left out.` : "")));
 
 if (text) {
   page.append(make("p", { class: "faint" }, `Read in blocks of ${text.tokens_per_sample} with ${text.context_window} tokens of context; each token counts once, ` +
@@ -23,6 +27,10 @@ if (text) {
 if (found.attentions.length === 0) {
   page.append(make("p", {}, `This system has no gates: all experts weigh alike, and the entropy is ln ${found.experts} = ` +
     `${found.uniform_entropy.toFixed(3)} nats everywhere.`));
+} else if (weights) {
+  page.append(make("p", {}, "Gates are weights of heads and no probabilities: entropy and experts in use are not defined."));
+  drawHeads();
+  drawHeat();
 } else {
   page.append(make("p", { class: found.collapse.collapsed ? "bad" : "good" }, found.collapse.words),
     make("details", {}, make("summary", { class: "faint" }, "How that was judged"), make("p", { class: "faint" }, found.collapse.rule)));
@@ -55,17 +63,17 @@ function drawEntropy() {
 
 function drawHeat() {
   const place = make("div", {});
-  const kinds = { leads: "share of rows led", mean_gate: "mean gate" };
+  const kinds = weights ? { leads: "share of rows led" } : { leads: "share of rows led", mean_gate: "mean gate" };
   const draw = (key) => {
-    const most = Math.max(...found.attentions.flatMap((a) => a[key]), 2 / found.experts);
+    const most = Math.max(...found.attentions.flatMap((a) => a[key]), 2 / columnCount);
     const rows = found.attentions.map((a) => make("tr", {}, make("th", { scope: "row" }, a.label),
-      a[key].map((share, e) => heatCell(percent(share), share / most, { title: `${a.label}, expert ${e} (${without(e)}): ${percent(share)}` }))));
-    place.replaceChildren(table([kinds[key]].concat(experts.map((e) => "E" + e)), rows, heat));
+      a[key].map((share, e) => heatCell(percent(share), share / most, { title: `${a.label}, ${noun} ${e} (${without(e)}): ${percent(share)}` }))));
+    place.replaceChildren(table([kinds[key]].concat(experts.map((e) => letter + e)), rows, heat));
   };
   draw("leads");
-  section("Experts by layer",
-    make("p", { class: "faint" }, `Who leads: the share of ${text ? "positions" : "sentences (of target positions, where gates are per position)"} whose gate is largest for an expert; ` +
-      `the fair share is ${(100 / found.experts).toFixed(1)} %. The mean gate is the share of draws that train an expert. Expert 0 is ${without(0)}.`),
+  section(weights ? "Heads by layer" : "Experts by layer",
+    make("p", { class: "faint" }, `Who leads: the share of ${text ? "positions" : "sentences (of positions, where gates are per position)"} whose gate is largest for ${weights ? "a head" : "an expert"}; ` +
+      `the fair share is ${(100 / columnCount).toFixed(1)} %.` + (weights ? "" : ` The mean gate is the share of draws that train an expert. Expert 0 is ${without(0)}.`)),
     make("div", { class: "controls" }, choice("show", Object.entries(kinds), "leads", draw)), place);
 }
 
@@ -75,7 +83,7 @@ function drawHeads() {
   const rows = found.attentions.map((a) => make("tr", {}, make("th", { scope: "row" }, a.label),
     a.head_weights.map((w) => heatCell(`${w.mean.toFixed(2)} ± ${w.deviation.toFixed(2)}`, Math.abs(w.mean - 1) / farthest, {}))));
   section("Head weights",
-    make("p", { class: "faint" }, "w = g·M: mean and standard deviation over rows. 1 is plain attention; the darker, the farther from it."),
+    make("p", { class: "faint" }, (weights ? "w" : "w = g·M") + ": mean and standard deviation over rows. 1 is plain attention; the darker, the farther from it."),
     table(["attention"].concat(heads), rows, { class: "heat" }));
 }
 
@@ -97,15 +105,15 @@ function drawOneExpert() {
 function drawWords() {
   const place = make("div", { class: "columns" });
   const draw = (number) => {
-    const list = (words, e) => make("div", {}, make("h3", { title: without(e) }, "Expert " + e),
+    const list = (words, e) => make("div", {}, make("h3", { title: without(e) }, (weights ? "Head " : "Expert ") + e),
       words.length === 0 ? make("p", { class: "faint" }, "none") : make("table", {}, make("tbody", {}, words.map((w) =>
         make("tr", {}, make("td", { class: "text" }, w.word), make("td", {}, w.pmi.toFixed(2)), make("td", { class: "faint" }, `${w.together} of ${w.count}`))))));
     place.replaceChildren(...found.attentions[Number(number)].words.map(list));
   };
   draw("0");
-  section("Words and experts",
-    make("p", { class: "faint" }, `Words with the largest PMI, ln p(word, expert)/(p(word)·p(expert)), in nats, of those that come at least ${found.min_count} times; ` +
-      "then how often they come with the expert, and at all. A word counts for the expert that leads " +
+  section(weights ? "Words and heads" : "Words and experts",
+    make("p", { class: "faint" }, `Words with the largest PMI, ln p(word, ${noun})/(p(word)·p(${noun})), in nats, of those that come at least ${found.min_count} times; ` +
+      `then how often they come with the ${noun}, and at all. A word counts for the ${noun} that leads ` +
       (text ? "where its first piece is predicted." : "its sentence, or where gates are per position, where its first piece is predicted.")),
     make("div", { class: "controls" }, choice("attention", attentionChoices, "0", draw)), place);
 }
@@ -114,23 +122,24 @@ function drawBrowser() {
   const joined = (pieces) => pieces.filter((p) => p !== "</s>").join(" ").replaceAll("@@ ", "");
   const written = (example) => joined(text ? example.target : example.source);
   const list = make("div", { class: "list" }), place = make("div", {});
-  const perPosition = attentionChoices.filter(([i]) => found.attentions[i].rows === "positions");
+  /* Source positions are shown by their mean. */
+  const perPosition = attentionChoices.filter(([i]) => found.attentions[i].rows === "positions" && found.attentions[i].kind !== "encoder");
   /* Of the attentions with a gate per position, all of them or the number of one. */
   const all = "all";
   let chosen = 0, open = perPosition.length > 1 ? all : perPosition.length === 1 ? perPosition[0][0] : null;
   const leaderOf = (gate) => gate.indexOf(Math.max(...gate));
   /* Gates near 1/E are many; the darkest cell is that of the largest gate there is, or of 3/E. */
   const largest = found.examples.reduce((most, s) => s.gates.flat(2).reduce((a, b) => Math.max(a, b), most), 0);
-  const darkest = Math.max(Math.min(1, 3 / found.experts), largest);
+  const darkest = weights ? largest : Math.max(Math.min(1, 3 / found.experts), largest);
   const gateCells = (gate) => gate.map((g, e) => heatCell(g.toFixed(2), g / darkest, { class: e === leaderOf(gate) ? "leads" : null }));
   /* A hue for each expert, so that runs of one are seen at once. */
   const leaderCell = (gate, label) => {
-    const e = leaderOf(gate), hue = Math.round(360 * e / found.experts), strength = (0.15 + 0.4 * gate[e] / darkest).toFixed(3);
-    const cell = make("td", { title: `${label}: expert ${e} (${without(e)}) has ${gate[e].toFixed(3)}` }, "E" + e);
+    const e = leaderOf(gate), hue = Math.round(360 * e / columnCount), strength = (0.15 + 0.4 * gate[e] / darkest).toFixed(3);
+    const cell = make("td", { title: `${label}: ${noun} ${e} (${without(e)}) has ${gate[e].toFixed(3)}` }, letter + e);
     cell.style.background = `hsla(${hue}, 75%, 50%, ${strength})`;
     return cell;
   };
-  const columns = experts.map((e) => "E" + e);
+  const columns = experts.map((e) => letter + e);
 
   /** One row per piece: its gate of one attention, or who leads it in each of them. */
   function byPosition(example) {
@@ -148,7 +157,7 @@ function drawBrowser() {
     if (!text) parts.push(make("p", { class: "pieces faint" }, joined(example.target)));
     const meanOf = (rows) => rows[0].map((_, e) => rows.reduce((sum, row) => sum + row[e], 0) / rows.length);
     const rows = found.attentions.map((a, i) => {
-      const name = a.rows === "positions" ? make("button", { class: "plain", onclick: () => { open = String(i); show(); } }, a.label + " (mean)") : a.label;
+      const name = a.rows === "positions" && a.kind === "encoder" ? a.label + " (mean)" : a.rows === "positions" ? make("button", { class: "plain", onclick: () => { open = String(i); show(); } }, a.label + " (mean)") : a.label;
       return make("tr", { class: String(i) === open ? "open" : null }, make("th", { scope: "row" }, name), gateCells(meanOf(example.gates[i])));
     });
     parts.push(table(["attention"].concat(columns), rows, heat));

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use mae_eval::bleu::BleuScore;
 use mae_eval::gates::GateSummary;
+use mae_model::pass::GateValues;
 use serde::Serialize;
 
 use super::Quickstart;
@@ -29,6 +30,9 @@ pub struct Report {
     entropy_limit: Option<f64>,
     /// Mean gate entropy by attention, in nats.
     entropy: BTreeMap<String, f64>,
+    /// Mean weight of each head by attention, where gates weigh heads.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    head_weights: BTreeMap<String, Vec<f64>>,
     /// Share of rows that each expert leads, by attention.
     experts: BTreeMap<String, Vec<f64>>,
     /// Of each kind of sentence, the expert that most often leads in the first encoder layer, and its share.
@@ -65,6 +69,8 @@ impl Report {
             target: pair.target.clone(),
             translation: line.clone(),
         };
+        let (gates, weights): (Vec<_>, Vec<_>) =
+            gates.into_iter().partition(|gate| gate.holds == GateValues::Probabilities);
         Self {
             system: system.to_owned(),
             pairs: job.pairs,
@@ -77,7 +83,8 @@ impl Report {
             bleu_signature: format!("BLEU|{}", bleu.signature),
             entropy_limit: gates.first().map(|gate| (gate.shares.len() as f64).ln()),
             kinds: gates.first().map_or_else(BTreeMap::new, |gate| leading_experts(gate, held_out)),
-            entropy: gates.iter().map(|gate| (gate.attention.clone(), gate.entropy)).collect(),
+            entropy: gates.iter().filter_map(|gate| Some((gate.attention.clone(), gate.entropy?))).collect(),
+            head_weights: weights.into_iter().map(|gate| (gate.attention, gate.means)).collect(),
             experts: gates.into_iter().map(|gate| (gate.attention, gate.shares)).collect(),
             examples: held_out.iter().zip(lines).map(example).take(5).collect(),
             model: run.join("checkpoint_last").display().to_string(),
@@ -115,6 +122,15 @@ impl Report {
                     "  {kind:<10} expert {expert} (all heads but {expert}) leads {:.0}% of them",
                     100.0 * share
                 );
+            }
+        }
+        if !self.head_weights.is_empty() {
+            println!(
+                "\nmean weight of each head (1 is plain attention; entropy is not defined for weights):"
+            );
+            for (attention, weights) in &self.head_weights {
+                let weights: Vec<String> = weights.iter().map(|weight| format!("{weight:5.2}")).collect();
+                println!("  {attention:<32} {}", weights.join(" "));
             }
         }
         println!("\n{}", self.bleu_signature);
@@ -155,6 +171,7 @@ pub fn print_comparison(reports: &[Report]) {
     for report in reports {
         let entropy = match (report.mean_entropy(), report.entropy_limit) {
             (Some(mean), Some(limit)) => format!("{mean:.3} of {limit:.3}"),
+            _ if !report.head_weights.is_empty() => "weights of heads".into(),
             _ => "no gates".into(),
         };
         println!("{} {entropy:>22}", report.row());

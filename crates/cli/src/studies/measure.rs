@@ -13,7 +13,6 @@ use mae_eval::analysis::{self, analyse, one_expert};
 use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats, Compounds};
 use mae_eval::perplexity::{TextMeasure, log_probs, stretches};
 use mae_eval::translate::translate;
-use mae_model::config::System;
 use mae_model::folder::{ModelFolder, write_aside};
 use mae_model::lm::LmFolder;
 use mae_model::{ExpertMode, Translator};
@@ -90,9 +89,11 @@ pub fn translation(
             Some(bleu(of_text, &lines, references)?)
         }
     };
-    let one_expert = match (test.draws, model.config().mixture.system) {
-        (0, _) | (_, System::Base) => None,
-        (draws, _) => Some(one_expert(&model, &data, codes, test.beam, draws)?),
+    let one_expert = match test.draws {
+        draws if draws > 0 && model.config().mixture.system.has_experts() => {
+            Some(one_expert(&model, &data, codes, test.beam, draws)?)
+        }
+        _ => None,
     };
     let (source, target) = sets.languages()?;
     let (dev, gates) =
@@ -137,7 +138,8 @@ fn one_expert(
 }
 
 fn gates(model: &Translator, valid: &ParallelDataset, codes: Option<&Segmentation>) -> Result<Option<Gates>> {
-    if !model.config().mixture.system.is_gated() {
+    let system = model.config().mixture.system;
+    if !(system.is_gated() && system.has_experts()) {
         return Ok(None);
     }
     let options = analysis::Options { min_count: u64::MAX, top_words: 0, sentences: 0 };
@@ -146,7 +148,7 @@ fn gates(model: &Translator, valid: &ParallelDataset, codes: Option<&Segmentatio
         encoder: found.entropy.encoder,
         decoder: found.entropy.decoder,
         cross: found.entropy.cross,
-        uniform: found.uniform_entropy,
+        uniform: found.uniform_entropy.unwrap_or_default(),
         collapsed: found.collapse.collapsed,
         verdict: found.collapse.words,
     }))
@@ -206,7 +208,7 @@ pub fn language_model(
         let measure = TextMeasure::of(&data, codes.as_ref(), &found);
         let one_expert = if test.draws > 0
             && Some(split) == test.splits.last()
-            && model.config().mixture.system != System::Base
+            && model.config().mixture.system.has_experts()
         {
             let text = Text { data: &data, codes: codes.as_ref(), blocks: &blocks, max_tokens: MAX_TOKENS };
             Some(one_expert_of_text(&model, text, &measure, test.draws)?)

@@ -18,8 +18,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use mae_engine::Device;
-use mae_model::config::System;
-use mae_model::experts::Experts;
 use mae_model::{Config, Model, folder};
 use mae_train::checkpoint::{Resets, Writer};
 use mae_train::log::Event;
@@ -97,15 +95,13 @@ pub fn introduction<M: Model>(
     device: &Device,
 ) -> String {
     let (mixture, heads) = (config.model.mixture(), config.model.heads());
-    let experts = match mixture.system {
-        System::Base => String::new(),
-        _ => format!(" and {} experts", Experts { heads, dropped: mixture.dropped_heads }.count()),
-    };
+    let experts = mixture.experts(heads);
+    let experts = experts.map_or(String::new(), |experts| format!(" and {} experts", experts.count()));
     let all = model.params().count(mae_model::groups::trained());
     let trained = model.params().count(config.train.free.groups());
     let trained = if trained == all { String::new() } else { format!(" ({trained} of them trained)") };
     format!(
-        "{}: {:?}, {heads} heads{experts} per attention\n{all} parameters{trained}, {data}\n{}",
+        "{}: {}, {heads} heads{experts} per attention\n{all} parameters{trained}, {data}\n{}",
         config.model.name(),
         mixture.system,
         device.describe()

@@ -37,7 +37,7 @@ pub fn vocab(words: &[&str]) -> Arc<Vocab> {
 impl Place {
     pub fn new(codes: Option<Codes>) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        place.model("model", System::Mae, 3, &["x", "y@@", "z", "u@@", "v"], codes);
+        place.model("model", System::MAE, 3, &["x", "y@@", "z", "u@@", "v"], codes);
         place.write("src", TEXT);
         place.write("tgt", "x z\n\nz yx\nx x\n\nv\n");
         place

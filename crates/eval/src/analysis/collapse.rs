@@ -81,7 +81,7 @@ impl Verdict {
         let all = attentions.len();
         let collapsed = named(Sharing::Collapsed);
         let mut words = if all == 0 {
-            "There are no gates, so nothing can collapse.".to_owned()
+            "There are no gates over experts, so nothing can collapse.".to_owned()
         } else if collapsed.is_empty() {
             format!("No collapse: in none of {all} attentions do a few experts take nearly everything.")
         } else {

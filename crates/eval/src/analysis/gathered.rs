@@ -1,12 +1,43 @@
 //! One attention while a data set is read, and what all of them come to.
 
+use mae_model::Config;
 use mae_model::experts::Experts;
+use mae_model::pass::GateValues;
 
 use super::collapse::{Sharing, Verdict, entropy_of, experts_in_use};
 use super::pmi::{Together, Words};
 use super::tally::Tally;
 use super::{Analysis, AttentionReport, Kind, MeanEntropy, Options, Rows, Sentence};
 use crate::gates::BatchGates;
+
+/// What the gates of a model hold.
+pub(super) struct Gated {
+    values: GateValues,
+    heads: usize,
+    experts: Option<Experts>,
+}
+
+impl Gated {
+    /// Of a model with this configuration.
+    pub(super) fn of(config: &impl Config) -> Self {
+        let (mixture, heads) = (config.mixture(), config.heads());
+        Self { values: mixture.system.values(), heads, experts: mixture.experts(heads) }
+    }
+
+    /// Numbers of a row: E, or H.
+    pub(super) fn columns(&self) -> usize {
+        self.experts.map_or(self.heads, |experts| experts.count())
+    }
+
+    /// The weights of heads that each column stands for, `[columns, H]`: M, or the identity.
+    pub(super) fn matrix(&self) -> Vec<f32> {
+        let identity = || {
+            let places = (0..self.heads).flat_map(|i| (0..self.heads).map(move |j| i == j));
+            places.map(|same| if same { 1.0 } else { 0.0 }).collect()
+        };
+        self.experts.map_or_else(identity, |experts| experts.matrix())
+    }
+}
 
 /// One attention while a data set is read.
 pub(super) struct Gathered {
@@ -21,14 +52,14 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Nothing read yet of the attention that `gate` belongs to; its experts are M `[E, H]`.
+    /// Nothing read yet of the attention that `gate` belongs to; `matrix` is that of [`Gated`].
     pub(super) fn new(gate: &BatchGates, matrix: &[f32]) -> Self {
         Self {
             attention: gate.attention.clone(),
-            kind: kind_of(&gate.attention),
-            rows: if gate.per_sentence { Rows::Sentences } else { Rows::Positions },
-            tally: Tally::new(matrix, gate.experts),
-            together: Together::new(gate.experts),
+            kind: gate.kind,
+            rows: gate.unit,
+            tally: Tally::new(matrix, gate.columns, gate.holds),
+            together: Together::new(gate.columns),
         }
     }
 
@@ -47,24 +78,14 @@ impl Gathered {
             count: tally.rows(),
             entropy,
             // Below 0 by rounding only.
-            information: (entropy_of(&mean_gate) - entropy).max(0.0),
-            sharing: Sharing::of(entropy, &leads, &mean_gate),
-            experts_in_use: experts_in_use(&mean_gate),
+            information: entropy.map(|entropy| (entropy_of(&mean_gate) - entropy).max(0.0)),
+            sharing: entropy.map(|entropy| Sharing::of(entropy, &leads, &mean_gate)),
+            experts_in_use: entropy.map(|_| experts_in_use(&mean_gate)),
             leads,
             mean_gate,
             head_weights: tally.head_weights(),
             words: together.associations(words, options.min_count, options.top_words),
         }
-    }
-}
-
-fn kind_of(attention: &str) -> Kind {
-    if attention.starts_with("encoder.") {
-        Kind::Encoder
-    } else if attention.ends_with(".encoder_attn") {
-        Kind::Cross
-    } else {
-        Kind::Decoder
     }
 }
 
@@ -80,13 +101,13 @@ pub(super) fn to_thousandths(value: f32) -> f32 {
 
 /// All attentions together; how much was read is left for the caller to say.
 pub(super) fn conclude(
-    experts: Experts,
+    gated: &Gated,
     reports: Vec<AttentionReport>,
     examples: Vec<Sentence>,
     options: Options,
 ) -> Analysis {
     let mean = |of: &dyn Fn(&AttentionReport) -> bool| {
-        let entropies: Vec<f64> = reports.iter().filter(|r| of(r)).map(|r| r.entropy).collect();
+        let entropies: Vec<f64> = reports.iter().filter(|r| of(r)).filter_map(|r| r.entropy).collect();
         (!entropies.is_empty()).then(|| entropies.iter().sum::<f64>() / entropies.len() as f64)
     };
     let entropy = MeanEntropy {
@@ -96,12 +117,14 @@ pub(super) fn conclude(
         all: mean(&|_| true),
     };
     let judged: Vec<(&str, Sharing)> =
-        reports.iter().map(|report| (report.label.as_str(), report.sharing)).collect();
+        reports.iter().filter_map(|report| Some((report.label.as_str(), report.sharing?))).collect();
+    let experts = gated.experts.map_or(0, |experts| experts.count());
     Analysis {
-        experts: experts.count(),
-        heads: experts.heads,
-        left_out: experts.left_out(),
-        uniform_entropy: (experts.count() as f64).ln(),
+        gates: gated.values,
+        experts,
+        heads: gated.heads,
+        left_out: gated.experts.map(|experts| experts.left_out()).unwrap_or_default(),
+        uniform_entropy: gated.experts.map(|_| (experts as f64).ln()),
         sentences: 0,
         skipped: 0,
         text: None,

@@ -24,6 +24,7 @@ pub mod text;
 
 use mae_data::{ParallelDataset, Segmentation};
 use mae_model::Translator;
+pub use mae_model::pass::{GateValues, Kind, Rows};
 use serde::Serialize;
 
 use crate::Result;
@@ -45,28 +46,6 @@ pub struct Options {
     pub sentences: usize,
 }
 
-/// Which attention of a layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Encoder self-attention.
-    Encoder,
-    /// Decoder self-attention; the only one of a language model.
-    Decoder,
-    /// Decoder attention to the source.
-    Cross,
-}
-
-/// What has a gate of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rows {
-    /// Each sentence.
-    Sentences,
-    /// Each position of the target, or of a text.
-    Positions,
-}
-
 /// What one attention's gates do.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttentionReport {
@@ -82,21 +61,21 @@ pub struct AttentionReport {
     pub rows: Rows,
     /// How many of them.
     pub count: u64,
-    /// Mean entropy of the gates, in nats.
-    pub entropy: f64,
+    /// Mean entropy of the gates, in nats; not defined for head weights.
+    pub entropy: Option<f64>,
     /// Entropy of the mean gate less mean entropy of the gates, in nats: what an input tells about its expert.
-    pub information: f64,
-    /// For each expert, the share of rows whose gate it leads.
+    pub information: Option<f64>,
+    /// For each expert, or head, the share of rows whose gate it leads.
     pub leads: Vec<f64>,
-    /// For each expert, its mean gate.
+    /// For each expert, its mean gate; for each head, its mean weight.
     pub mean_gate: Vec<f64>,
     /// exp(entropy of the mean gate): E if all experts are used alike, 1 if one takes everything.
-    pub experts_in_use: f64,
+    pub experts_in_use: Option<f64>,
     /// How the experts share the input.
-    pub sharing: Sharing,
+    pub sharing: Option<Sharing>,
     /// The weight of each head.
     pub head_weights: Vec<HeadWeight>,
-    /// For each expert, the words that go with it.
+    /// For each expert, or head, the words that go with it.
     pub words: Vec<Vec<Association>>,
 }
 
@@ -132,14 +111,16 @@ pub struct Sentence {
 /// What was found in a data set.
 #[derive(Clone, Debug, Serialize)]
 pub struct Analysis {
-    /// E.
+    /// What gates hold.
+    pub gates: GateValues,
+    /// E; 0 for systems without experts.
     pub experts: usize,
     /// H.
     pub heads: usize,
     /// The heads that each expert leaves out, from 0.
     pub left_out: Vec<Vec<usize>>,
     /// ln E: the entropy of a gate without favourites, in nats.
-    pub uniform_entropy: f64,
+    pub uniform_entropy: Option<f64>,
     /// Sentence pairs; of a text, lines.
     pub sentences: u64,
     /// Pairs left out because they are longer than the model's positions.

@@ -4,9 +4,9 @@ use mae_data::{EOS, PackedBatch, ParallelDataset, Segmentation, Vocab, segmentat
 use mae_model::Translator;
 use mae_model::config::CrossGate;
 
-use super::gathered::{Gathered, conclude, rounded};
+use super::gathered::{Gated, Gathered, conclude, rounded};
 use super::pmi::Words;
-use super::{Analysis, Kind, Options, Sentence};
+use super::{Analysis, Kind, Options, Rows, Sentence};
 use crate::gates::BatchGates;
 
 /// The analysis while the data set is read.
@@ -39,7 +39,7 @@ impl<'a> Study<'a> {
             data,
             codes,
             options,
-            matrix: config.experts().matrix(),
+            matrix: Gated::of(config).matrix(),
             cross_reads_source: config.mixture.cross_gate == CrossGate::Source,
             of,
             kept: of.min(options.sentences as u64),
@@ -76,7 +76,10 @@ impl<'a> Study<'a> {
             for b in 0..batch.sentences() {
                 let words = if reads_source { &sources[b] } else { &targets[b] };
                 for &(word, place) in words {
-                    let row = if gate.per_sentence { b } else { batch.tgt_starts[b] as usize + place };
+                    let row = match gate.unit {
+                        Rows::Sentences => b,
+                        Rows::Positions => gate.rows_of(batch, b).start + place,
+                    };
                     together.add(word, leaders[row]);
                 }
             }
@@ -118,7 +121,7 @@ impl<'a> Study<'a> {
             gathered.report(part, words, self.options)
         };
         let reports = self.attentions.iter().map(report).collect();
-        let found = conclude(model.config().experts(), reports, self.examples, self.options);
+        let found = conclude(&Gated::of(model.config()), reports, self.examples, self.options);
         Analysis { sentences: self.sentences, skipped, ..found }
     }
 }
@@ -135,12 +138,7 @@ fn pieces(vocab: &Vocab, ids: &[u32]) -> Vec<String> {
 
 /// The gates of the batch's sentence `b`, to three decimals.
 fn rows_of(gate: &BatchGates, batch: &PackedBatch, b: usize) -> Vec<Vec<f32>> {
-    let (start, end) = if gate.per_sentence {
-        (b, b + 1)
-    } else {
-        (batch.tgt_starts[b] as usize, batch.tgt_starts[b + 1] as usize)
-    };
-    gate.rows().skip(start).take(end - start).map(rounded).collect()
+    gate.rows_of(batch, b).map(|row| rounded(gate.row(row))).collect()
 }
 
 #[cfg(test)]

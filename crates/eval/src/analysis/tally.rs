@@ -1,5 +1,6 @@
 //! Sums over the gates of one attention, a row at a time.
 
+use mae_model::pass::GateValues;
 use mae_train::validate::entropy;
 use serde::Serialize;
 
@@ -10,6 +11,7 @@ use crate::gates::leader;
 pub struct Tally {
     /// M `[E, H]`: how much of each head an expert takes.
     matrix: Vec<f32>,
+    values: GateValues,
     rows: u64,
     entropy: f64,
     leads: Vec<u64>,
@@ -18,7 +20,7 @@ pub struct Tally {
     weights: Vec<(f64, f64)>,
 }
 
-/// How a head is weighted in w = g·M; 1 is what plain attention gives every head.
+/// Weight of a head; 1 is what plain attention gives every head.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HeadWeight {
     /// Mean over rows.
@@ -28,11 +30,12 @@ pub struct HeadWeight {
 }
 
 impl Tally {
-    /// No rows yet, of experts with this matrix M `[experts, heads]`.
-    pub fn new(matrix: &[f32], experts: usize) -> Self {
+    /// No rows yet, of experts with this matrix M `[experts, heads]`, or of heads with the identity.
+    pub fn new(matrix: &[f32], experts: usize, values: GateValues) -> Self {
         let heads = matrix.len() / experts.max(1);
         Self {
             matrix: matrix.to_vec(),
+            values,
             rows: 0,
             entropy: 0.0,
             leads: vec![0; experts],
@@ -66,9 +69,9 @@ impl Tally {
         self.rows
     }
 
-    /// Mean entropy of the gates, in nats.
-    pub fn entropy(&self) -> f64 {
-        self.entropy / self.count()
+    /// Mean entropy of the gates, in nats; not defined for head weights.
+    pub fn entropy(&self) -> Option<f64> {
+        (self.values == GateValues::Probabilities).then(|| self.entropy / self.count())
     }
 
     /// For each expert, the share of rows that it leads.
@@ -102,7 +105,7 @@ mod tests {
 
     fn tally(gates: &[[f32; 4]]) -> Tally {
         let experts = Experts { heads: 4, dropped: 1 };
-        let mut tally = Tally::new(&experts.matrix(), experts.count());
+        let mut tally = Tally::new(&experts.matrix(), experts.count(), GateValues::Probabilities);
         gates.iter().for_each(|gate| {
             tally.add(gate);
         });
@@ -112,7 +115,7 @@ mod tests {
     #[test]
     fn uniform_gates_have_the_largest_entropy_and_plain_heads() {
         let tally = tally(&[[0.25; 4]; 3]);
-        assert!((tally.entropy() - 4_f64.ln()).abs() < 1e-6);
+        assert!((tally.entropy().unwrap() - 4_f64.ln()).abs() < 1e-6);
         for weight in tally.head_weights() {
             assert!((weight.mean - 1.0).abs() < 1e-6 && weight.deviation < 1e-6, "{weight:?}");
         }
@@ -123,7 +126,7 @@ mod tests {
         // Expert 0 leaves head 0 out and scales the others by 4/3.
         let tally = tally(&[[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]);
         assert_eq!(tally.rows(), 3);
-        assert!((tally.entropy() - 2_f64.ln() / 3.0).abs() < 1e-6);
+        assert!((tally.entropy().unwrap() - 2_f64.ln() / 3.0).abs() < 1e-6);
         assert_eq!(tally.leads(), [2.0 / 3.0, 0.0, 0.0, 1.0 / 3.0]);
         assert_eq!(tally.mean_gate(), [0.5, 0.5 / 3.0, 0.0, 1.0 / 3.0]);
         // Head 0 weighs 0, 2/3 and 4/3: mean 2/3, variance (4/9 + 0 + 4/9) / 3.

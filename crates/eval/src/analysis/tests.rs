@@ -32,28 +32,28 @@ const ALL: Options = Options { min_count: 1, top_words: 99, sentences: 99 };
 
 #[test]
 fn every_attention_is_reported_and_agrees_with_the_summary() {
-    let (model, data) = model_and_data(Mixture { system: System::Mae, ..Mixture::default() });
+    let (model, data) = model_and_data(Mixture { system: System::MAE, ..Mixture::default() });
     let mut done = 0;
     let found = analyse(&model, &data, None, ALL, |sentences| done = sentences).unwrap();
     assert_eq!((found.sentences, found.skipped, done, found.experts, found.heads), (4, 0, 4, 4, 4));
     let labels: Vec<&str> = found.attentions.iter().map(|report| report.label.as_str()).collect();
     assert_eq!(labels, ["encoder 1", "decoder 1", "cross 1", "decoder 2", "cross 2"]);
     for (report, summary) in found.attentions.iter().zip(summarise(&model, &data).unwrap()) {
-        assert!((report.entropy - summary.entropy).abs() < 1e-9);
+        assert!((report.entropy.unwrap() - summary.entropy.unwrap()).abs() < 1e-9);
         assert_eq!(report.leads, summary.shares);
         // Target pieces with end marks: 3 + 3 + 4 + 4.
         assert_eq!(report.count, if report.rows == Rows::Sentences { 4 } else { 14 });
         let weights: f64 = report.head_weights.iter().map(|head| head.mean).sum();
-        assert!((weights - 4.0).abs() < 1e-4 && report.information >= 0.0);
+        assert!((weights - 4.0).abs() < 1e-4 && report.information.unwrap() >= 0.0);
     }
     let encoder = &found.attentions[0];
     assert_eq!((encoder.kind, encoder.rows), (Kind::Encoder, Rows::Sentences));
-    assert_eq!(found.entropy.encoder, Some(encoder.entropy));
+    assert_eq!(found.entropy.encoder, encoder.entropy);
 }
 
 #[test]
 fn words_of_the_side_that_gates_read_are_counted_with_their_leaders() {
-    let (model, data) = model_and_data(Mixture { system: System::Mae, ..Mixture::default() });
+    let (model, data) = model_and_data(Mixture { system: System::MAE, ..Mixture::default() });
     let found = analyse(&model, &data, None, ALL, |_| {}).unwrap();
     let counted = |report: &AttentionReport, word: &str| {
         report.words.iter().flatten().find(|a| a.word == word).map(|a| a.count)
@@ -69,7 +69,7 @@ fn words_of_the_side_that_gates_read_are_counted_with_their_leaders() {
 
 #[test]
 fn sentences_are_kept_with_their_gates() {
-    let (model, data) = model_and_data(Mixture { system: System::Mae, ..Mixture::default() });
+    let (model, data) = model_and_data(Mixture { system: System::MAE, ..Mixture::default() });
     let found = analyse(&model, &data, None, Options { sentences: 2, ..ALL }, |_| {}).unwrap();
     let numbers: Vec<u64> = found.examples.iter().map(|sentence| sentence.number).collect();
     assert_eq!(numbers, [1, 3], "evenly spread");
@@ -89,7 +89,7 @@ fn sentences_are_kept_with_their_gates() {
 
 #[test]
 fn gates_that_read_the_source_go_with_source_words() {
-    let mixture = Mixture { system: System::Mae, cross_gate: CrossGate::Source, ..Mixture::default() };
+    let mixture = Mixture { system: System::MAE, cross_gate: CrossGate::Source, ..Mixture::default() };
     let (model, data) = model_and_data(mixture);
     let found = analyse(&model, &data, None, ALL, |_| {}).unwrap();
     for report in found.attentions.iter().filter(|report| report.kind == Kind::Cross) {
@@ -100,7 +100,7 @@ fn gates_that_read_the_source_go_with_source_words() {
 
 #[test]
 fn systems_without_gates_have_nothing_to_report() {
-    let (model, data) = model_and_data(Mixture { system: System::Uniform, ..Mixture::default() });
+    let (model, data) = model_and_data(Mixture { system: System::UNIFORM, ..Mixture::default() });
     let found = analyse(&model, &data, None, ALL, |_| {}).unwrap();
     assert!(found.attentions.is_empty() && found.examples.is_empty() && !found.collapse.collapsed);
     assert_eq!(found.entropy.all, None);

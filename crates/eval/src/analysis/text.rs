@@ -7,7 +7,7 @@ use mae_data::{Blocks, BreakMode, EOS, Segmentation, TextDataset, segmentation};
 use mae_model::LanguageModel;
 use serde::Serialize;
 
-use super::gathered::{Gathered, conclude, rounded, to_thousandths};
+use super::gathered::{Gated, Gathered, conclude, rounded, to_thousandths};
 use super::pmi::Words;
 use super::{Analysis, Options, Sentence};
 use crate::Result;
@@ -82,15 +82,15 @@ struct TextStudy<'a> {
 impl<'a> TextStudy<'a> {
     fn new(model: &LanguageModel, text: Text<'a>, options: Options) -> Self {
         let config = model.config();
-        let experts = config.stack().experts();
-        let gates = PASSAGE * (config.decoder_layers * experts.count()) as u64;
+        let gated = Gated::of(config);
+        let gates = PASSAGE * (config.decoder_layers * gated.columns()) as u64;
         let tokens = text.blocks.tokens();
         let room = (KEPT_GATES / gates).max(1).min(tokens.div_ceil(PASSAGE));
         let kept = if config.mixture.system.is_gated() { room.min(options.sentences as u64) } else { 0 };
         Self {
             text,
             options,
-            matrix: experts.matrix(),
+            matrix: gated.matrix(),
             stream: WordStream::new(text),
             attentions: Vec::new(),
             ahead: (0..kept).rev().map(|i| i * tokens / kept).collect(),
@@ -154,8 +154,7 @@ impl<'a> TextStudy<'a> {
         };
         let report = |gathered: &Gathered| gathered.report("layer", &self.stream.words, self.options);
         let reports = self.attentions.iter().map(report).collect();
-        let experts = model.config().stack().experts();
-        let found = conclude(experts, reports, self.passages, self.options);
+        let found = conclude(&Gated::of(model.config()), reports, self.passages, self.options);
         Analysis { sentences: read.measure.lines, text: Some(read), ..found }
     }
 }
@@ -227,7 +226,7 @@ mod tests {
         (config.decoder_layers, config.decoder_embed_dim, config.decoder_ffn_embed_dim) = (layers, 16, 24);
         (config.decoder_attention_heads, config.max_positions) = (4, 16);
         config.adaptive_softmax_cutoff = Vec::new();
-        (config.mixture.system, config.mixture.gate_hidden) = (System::Mae, 8);
+        (config.mixture.system, config.mixture.gate_hidden) = (System::MAE, 8);
         LanguageModel::new(&config, data.vocab.len(), &Device::cpu(), 5).unwrap()
     }
 
@@ -260,7 +259,7 @@ mod tests {
             assert_eq!((passage.number, passage.target.len(), passage.log_probs.len()), (1, 16, 16));
             for (l, layer) in found.attentions.iter().enumerate() {
                 assert_eq!((layer.label.as_str(), layer.count), (["layer 1", "layer 2"][l], 16));
-                assert!((layer.entropy - again.attentions[l].entropy).abs() < 1e-6);
+                assert!((layer.entropy.unwrap() - again.attentions[l].entropy.unwrap()).abs() < 1e-6);
                 // The word `a` begins at three places.
                 let mut led = [0; 4];
                 [0, 8, 11].iter().for_each(|&place: &usize| led[leader(&passage.gates[l][place])] += 1);

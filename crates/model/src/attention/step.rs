@@ -1,11 +1,13 @@
-//! One new row per hypothesis: the same attention over cached keys and values, gates over running sums.
+//! One new row per hypothesis: the same attention over cached keys and values, gates over what they remember.
 
-use mae_engine::ops::decode::{InputWindow, Kept, KvCache, Lineage, Room, RunningSum};
+use mae_engine::ops::decode::{Kept, KvCache, Lineage, Room};
 use mae_engine::{Device, Ids, Segments, Tape, Tensor, Var};
 
-use super::{ExpertMode, GateInput, Mixing, MixtureAttention, Pass, Projections, linear};
+use super::{ExpertMode, MixtureAttention, Pass, Projections, linear};
+use crate::gate::input::InputState;
+use crate::gate::{GateInput, Gating, Needs};
 
-/// How much a search may need.
+/// The largest search that a state has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchRoom {
     /// Hypotheses at a time, and steps.
@@ -16,7 +18,7 @@ pub struct SearchRoom {
     pub source: usize,
 }
 
-/// What one attention remembers between steps.
+/// State of one attention between steps.
 pub struct AttentionState(Option<Remembered>);
 
 struct Remembered {
@@ -24,37 +26,12 @@ struct Remembered {
     kv: KvCache,
     /// Cross-attention: keys and values of the memory, made once.
     memory: Option<Kept>,
-    /// Running gate: what it has read so far.
-    read: Read,
+    /// What the gate has read so far.
+    read: InputState,
     /// Gate over the source, or random experts: head weights, one row per sentence, made once.
     sentence_weights: Option<Kept>,
     /// Whether those are in use.
     by_sentence: bool,
-}
-
-/// What running gates remember of their inputs.
-enum Read {
-    /// Their sum, one row per hypothesis.
-    Sum(RunningSum),
-    /// The last few.
-    Window(InputWindow),
-}
-
-impl Read {
-    fn clear(&mut self) {
-        match self {
-            Self::Sum(sum) => sum.clear(),
-            Self::Window(window) => window.clear(),
-        }
-    }
-
-    /// The mean of what is remembered and of x, which is remembered from now on.
-    fn step(&mut self, tape: &mut Tape<'_>, x: &Var, lineage: &Lineage) -> Tensor {
-        match self {
-            Self::Sum(sum) => tape.running_step(x, sum, lineage),
-            Self::Window(window) => tape.window_step(x, window, lineage),
-        }
-    }
 }
 
 impl AttentionState {
@@ -65,9 +42,8 @@ impl AttentionState {
 
     /// New hypothesis i descends from old hypothesis `parents[i]`.
     pub(crate) fn reorder(&mut self, tape: &mut Tape<'_>, parents: &[u32]) {
-        // A window looks at the lineage instead.
-        if let Some(Remembered { read: Read::Sum(sum), .. }) = &mut self.0 {
-            sum.reorder(tape, parents);
+        if let Some(state) = &mut self.0 {
+            state.read.reorder(tape, parents);
         }
     }
 
@@ -103,21 +79,18 @@ impl MixtureAttention {
     pub(crate) fn room(&self, device: &Device, room: SearchRoom, width: usize) -> AttentionState {
         let cross = matches!(self.projections, Projections::Apart { .. });
         let steps = if cross { Room { steps: 0, ..room.steps } } else { room.steps };
-        let over_source = self.mixing.as_ref().is_some_and(|mixing| mixing.input == GateInput::Source);
-        let gated = self.mixing.as_ref().filter(|mixing| mixing.gate.is_some());
-        let inputs = if gated.is_some() && !over_source { room.steps } else { Room { rows: 0, steps: 0 } };
-        let read = match gated.map(|mixing| mixing.input) {
-            Some(GateInput::Running(Some(window))) => {
-                Read::Window(InputWindow::new(device, window, inputs, width))
+        let read = match &self.gating {
+            Some(Gating { gate, input }) if gate.needs(&ExpertMode::Mix) != Needs::Nothing => {
+                input.state(device, room.steps, width)
             }
-            _ => Read::Sum(RunningSum::new(device, inputs, width)),
+            _ => InputState::Nothing,
         };
         AttentionState(Some(Remembered {
             kv: KvCache::new(device, steps, width),
             memory: cross.then(|| Kept::new(device, [room.source, 2 * width], false)),
             read,
             sentence_weights: self
-                .mixing
+                .gating
                 .as_ref()
                 .map(|_| Kept::new(device, [room.sentences, self.heads], true)),
             by_sentence: false,
@@ -138,8 +111,8 @@ impl MixtureAttention {
             kept.set(linear(pass.tape, memory, *kv).tensor());
         }
         state.by_sentence = false;
-        if let (Some(mixing), Some(kept)) = (&self.mixing, &mut state.sentence_weights)
-            && let Some(weights) = self.sentence_weights(pass, mixing, memory, keys)
+        if let (Some(gating), Some(kept)) = (&self.gating, &mut state.sentence_weights)
+            && let Some(weights) = self.sentence_weights(pass, gating, memory, keys)
         {
             kept.set(&weights);
             state.by_sentence = true;
@@ -150,20 +123,21 @@ impl MixtureAttention {
     fn sentence_weights(
         &self,
         pass: &mut Pass<'_, '_>,
-        mixing: &Mixing,
+        gating: &Gating,
         memory: &Var,
         keys: &Segments,
     ) -> Option<Tensor> {
         let sentences = keys.count();
-        if let ExpertMode::Random(draws) = pass.mode {
-            return Some(self.drawn(pass.tape, mixing, draws, sentences).tensor().clone());
+        if let Some(drawn) = self.drawn(pass, gating, sentences) {
+            return Some(drawn.tensor().clone());
         }
-        if mixing.input != GateInput::Source {
+        if gating.input != GateInput::Source {
             return None;
         }
-        let pooled = mixing.gate.is_some().then(|| pass.tape.segment_mean(memory, keys));
-        Some(match self.mix(pass, mixing, pooled.as_ref(), sentences, None) {
-            Some(mix) => mix.weights.tensor().clone(),
+        let needs = gating.gate.needs(pass.mode);
+        let reading = GateInput::read_source(pass.tape, needs, &self.name, (memory, keys));
+        Some(match self.weigh(pass, gating, &reading) {
+            Some(weights) => weights.tensor().clone(),
             // Plain attention: every head weighs 1.
             None => {
                 let ones = vec![1.0; sentences * self.heads];
@@ -181,7 +155,7 @@ impl MixtureAttention {
         at: &StepContext<'_>,
     ) -> Var {
         let state = state.remembered();
-        let weights = self.mixing.as_ref().and_then(|mixing| self.step_weights(pass, mixing, x, state, at));
+        let weights = self.gating.as_ref().and_then(|gating| self.step_weights(pass, gating, x, state, at));
         let tape = &mut *pass.tape;
         let context = match &self.projections {
             Projections::Packed(qkv) => {
@@ -201,7 +175,7 @@ impl MixtureAttention {
     fn step_weights(
         &self,
         pass: &mut Pass<'_, '_>,
-        mixing: &Mixing,
+        gating: &Gating,
         x: &Var,
         state: &mut Remembered,
         at: &StepContext<'_>,
@@ -209,8 +183,8 @@ impl MixtureAttention {
         if let Some(weights) = state.sentence_weights.as_ref().filter(|_| state.by_sentence) {
             return Some(pass.tape.gather(weights.tensor(), at.memory().0));
         }
-        let pooled = mixing.gate.is_some().then(|| Var::constant(state.read.step(pass.tape, x, at.lineage)));
-        let mix = self.mix(pass, mixing, pooled.as_ref(), x.rows(), None);
-        mix.map(|mix| mix.weights.tensor().clone())
+        let needs = gating.gate.needs(pass.mode);
+        let reading = state.read.step(pass.tape, needs, &self.name, x, at.lineage);
+        self.weigh(pass, gating, &reading).map(|weights| weights.tensor().clone())
     }
 }

@@ -21,7 +21,7 @@ use mae_engine::ops::decode::Lineage;
 use mae_engine::ops::embed::sinusoids;
 use mae_engine::{Device, Params, ParamsBuilder, Segments, Tape, Tensor, Var};
 
-use crate::attention::Pass;
+use crate::pass::Pass;
 use crate::stack::Stack;
 use crate::{Error, Result, groups, init};
 pub use config::LmConfig;
@@ -140,8 +140,7 @@ impl LanguageModel {
         config.check_types(types)?;
         let mut params = ParamsBuilder::default();
         let words = Words::declare(&mut params, config, types);
-        let stack = config.stack();
-        let decoder = Stack::declare(&mut params, &stack, &stack.expert_matrix(device));
+        let decoder = Stack::declare(&mut params, &config.stack(), device)?;
         Ok((params, decoder, words))
     }
 

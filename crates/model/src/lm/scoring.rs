@@ -9,7 +9,7 @@ use mae_engine::{Device, Ids, Replays, Rng, Segments, Tape, Tensor};
 
 use super::{LanguageModel, LmShape};
 use crate::Result;
-use crate::attention::{ExpertMode, Pass};
+use crate::pass::{ExpertMode, Pass};
 
 /// Scores batches of blocks. On a GPU, passes over batches of one shape are captured once and replayed.
 pub struct Scorer<'a> {

@@ -7,7 +7,8 @@ use mae_engine::ops::decode::{Lineage, Room};
 use mae_engine::{Device, Replays, Rng, Segments, Tape, Tensor};
 
 use super::LanguageModel;
-use crate::attention::{AttentionState, ExpertMode, Pass, SearchRoom, StepContext};
+use crate::attention::{AttentionState, SearchRoom, StepContext};
+use crate::pass::{ExpertMode, Pass};
 
 /// What generation remembers between steps: keys, values and the gates' last inputs of every layer, one lineage for all.
 pub struct LmState {

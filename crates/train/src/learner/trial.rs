@@ -2,23 +2,17 @@
 
 use mae_data::PackedBatch;
 use mae_engine::Rng;
-use mae_model::config::System;
 use mae_model::{Config, Model, groups};
 
-use super::{Learner, StepKind};
+use super::Learner;
 use crate::Result;
-use crate::config::Free;
+use crate::plan::step_kinds;
 
 impl<M: Model> Learner<M> {
     /// Forward and backward over `batch` with every kind of step that this run takes, to see whether the memory
     /// suffices. Parameters, statistics, counters and random numbers stay as they are.
     pub fn try_out(&mut self, batch: &PackedBatch) -> Result<()> {
-        let kinds: &[StepKind] = match self.model.config().mixture().system {
-            System::Mae if self.config.free == Free::Gates => &[StepKind::G],
-            System::Mae => &[StepKind::F, StepKind::G],
-            System::Nobcd => &[StepKind::Joint],
-            System::Base | System::Uniform => &[StepKind::F],
-        };
+        let kinds = step_kinds(self.model.config().mixture().system, &self.config);
         let params = self.model.params();
         let device = params.device().clone();
         let kept = params.named().filter(|p| p.group == groups::STATISTICS).map(|p| p.name.to_owned());

@@ -82,14 +82,14 @@ pub fn systems() -> Vec<(&'static str, ModelConfig)> {
         config
     };
     vec![
-        ("base", config(System::Base)),
-        ("uniform", config(System::Uniform)),
-        ("mae, causal gates", config(System::Mae)),
-        ("mae, cross gates read the source", with(System::Mae, |c| c.mixture.cross_gate = CrossGate::Source)),
-        ("pre-norm base", with(System::Base, |c| c.norm = NormOrder::Pre)),
-        ("pre-norm mae", with(System::Mae, |c| c.norm = NormOrder::Pre)),
+        ("base", config(System::BASE)),
+        ("uniform", config(System::UNIFORM)),
+        ("mae, causal gates", config(System::MAE)),
+        ("mae, cross gates read the source", with(System::MAE, |c| c.mixture.cross_gate = CrossGate::Source)),
+        ("pre-norm base", with(System::BASE, |c| c.norm = NormOrder::Pre)),
+        ("pre-norm mae", with(System::MAE, |c| c.norm = NormOrder::Pre)),
         ("mae, two heads out, nothing shared", {
-            with(System::Mae, |c| {
+            with(System::MAE, |c| {
                 c.mixture.dropped_heads = 2;
                 c.share_embeddings = Sharing::None;
             })

@@ -4,7 +4,7 @@ use std::io::{Result, Write};
 
 use mae_eval::analysis::one_expert::{Metric, OneExpert, Spread};
 use mae_eval::analysis::text::TextRead;
-use mae_eval::analysis::{Analysis, AttentionReport, Rows};
+use mae_eval::analysis::{Analysis, AttentionReport, GateValues, Kind, Rows};
 
 use super::Found;
 
@@ -14,36 +14,48 @@ const WORDS: usize = 5;
 /// Prints all tables.
 pub(super) fn print(out: &mut impl Write, found: &Found) -> Result<()> {
     let analysis = &found.analysis;
-    let Analysis { experts, heads, sentences, skipped, uniform_entropy, .. } = analysis;
+    let Analysis { gates, experts, heads, sentences, skipped, uniform_entropy, .. } = analysis;
     let place = found.split.as_ref().map_or(found.data.clone(), |split| format!("{} {split}", found.data));
     let read = match &analysis.text {
         Some(text) => format!("{} tokens", text.measure.tokens),
         None => format!("{sentences} sentence pairs"),
     };
-    writeln!(
-        out,
-        "{}: {:?}, {heads} heads, {experts} experts per attention; {place}: {read}",
-        found.model, found.system
-    )?;
+    let mixed = match gates {
+        GateValues::Probabilities => format!("{heads} heads, {experts} experts per attention"),
+        GateValues::Weights => format!("{heads} heads with a weight each per attention"),
+    };
+    writeln!(out, "{}: {}, {mixed}; {place}: {read}", found.model, found.system)?;
     if let Some(text) = &analysis.text {
         text_read(out, text)?;
     }
     if *skipped > 0 {
         writeln!(out, "  {skipped} pairs are longer than model.max_positions and are left out")?;
     }
-    if analysis.attentions.is_empty() {
-        writeln!(
+    match (uniform_entropy, gates) {
+        (Some(entropy), _) if analysis.attentions.is_empty() => writeln!(
             out,
-            "no gates: all experts weigh alike, entropy ln {experts} = {uniform_entropy:.3} nats everywhere"
-        )?;
-    } else {
-        entropies(out, analysis)?;
-        shares(out, analysis, "share of rows that each expert leads, % (argmax)", |report| &report.leads)?;
-        shares(out, analysis, "mean gate of each expert, %", |report| &report.mean_gate)?;
-        head_weights(out, analysis)?;
-        words(out, analysis)?;
-        writeln!(out, "\n{}", analysis.collapse.words)?;
-        writeln!(out, "  ({})", analysis.collapse.rule)?;
+            "no gates: all experts weigh alike, entropy ln {experts} = {entropy:.3} nats everywhere"
+        )?,
+        (Some(entropy), GateValues::Probabilities) => {
+            entropies(out, analysis, *entropy)?;
+            shares(out, analysis, "share of rows that each expert leads, % (argmax)", |report| {
+                &report.leads
+            })?;
+            shares(out, analysis, "mean gate of each expert, %", |report| &report.mean_gate)?;
+            head_weights(out, analysis)?;
+            words(out, analysis)?;
+            writeln!(out, "\n{}", analysis.collapse.words)?;
+            writeln!(out, "  ({})", analysis.collapse.rule)?;
+        }
+        _ => {
+            writeln!(
+                out,
+                "gates are weights of heads and no probabilities: entropy and experts in use are not defined"
+            )?;
+            head_weights(out, analysis)?;
+            shares(out, analysis, "share of rows in which each head weighs most, %", |report| &report.leads)?;
+            words(out, analysis)?;
+        }
     }
     if let Some(scores) = &found.one_expert {
         one_expert(out, scores)?;
@@ -67,11 +79,29 @@ fn text_read(out: &mut impl Write, text: &TextRead) -> Result<()> {
     )
 }
 
-fn entropies(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
+/// The letter before the number of a column: of an expert or of a head.
+fn letter(analysis: &Analysis) -> char {
+    match analysis.gates {
+        GateValues::Probabilities => 'E',
+        GateValues::Weights => 'H',
+    }
+}
+
+/// The rows of an attention in words.
+fn rows(analysis: &Analysis, report: &AttentionReport) -> &'static str {
+    match (report.rows, report.kind) {
+        (Rows::Sentences, _) => "sentences",
+        (Rows::Positions, _) if analysis.text.is_some() => "positions",
+        (Rows::Positions, Kind::Encoder) => "source positions",
+        (Rows::Positions, Kind::Decoder | Kind::Cross) => "target positions",
+    }
+}
+
+fn entropies(out: &mut impl Write, analysis: &Analysis, uniform: f64) -> Result<()> {
     writeln!(
         out,
-        "\ngate entropy in nats (ln {} = {:.3} is a gate without favourites)",
-        analysis.experts, analysis.uniform_entropy
+        "\ngate entropy in nats (ln {} = {uniform:.3} is a gate without favourites)",
+        analysis.experts
     )?;
     writeln!(
         out,
@@ -79,20 +109,18 @@ fn entropies(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
         "attention", "entropy", "information", "experts in use", "sharing"
     )?;
     for report in &analysis.attentions {
-        let rows = match report.rows {
-            Rows::Sentences => "sentences",
-            Rows::Positions if analysis.text.is_some() => "positions",
-            Rows::Positions => "target positions",
+        let (Some(entropy), Some(information), Some(in_use), Some(sharing)) =
+            (report.entropy, report.information, report.experts_in_use, report.sharing)
+        else {
+            continue;
         };
         writeln!(
             out,
-            "  {:<12} {:>8.3} {:>12.3} {:>15.2} {:>12}  {} {rows}",
+            "  {:<12} {entropy:>8.3} {information:>12.3} {in_use:>15.2} {:>12}  {} {}",
             report.label,
-            report.entropy,
-            report.information,
-            report.experts_in_use,
-            report.sharing.name(),
-            report.count
+            sharing.name(),
+            report.count,
+            rows(analysis, report)
         )?;
     }
     let means = &analysis.entropy;
@@ -115,7 +143,9 @@ fn shares(
     of: impl Fn(&AttentionReport) -> &[f64],
 ) -> Result<()> {
     writeln!(out, "\n{title}")?;
-    let names: Vec<String> = (0..analysis.experts).map(|e| format!("{:>5}", format!("E{e}"))).collect();
+    let (letter, columns) =
+        (letter(analysis), analysis.attentions.first().map_or(0, |report| of(report).len()));
+    let names: Vec<String> = (0..columns).map(|e| format!("{:>5}", format!("{letter}{e}"))).collect();
     writeln!(out, "  {:<12} {}", "attention", names.join(""))?;
     for report in &analysis.attentions {
         let cells: Vec<String> = of(report).iter().map(|share| format!("{:>5.1}", 100.0 * share)).collect();
@@ -125,13 +155,21 @@ fn shares(
 }
 
 fn head_weights(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
-    writeln!(out, "\nhead weights w = g·M, mean ± deviation over rows (1 is plain attention)")?;
+    let formula = match analysis.gates {
+        GateValues::Probabilities => "w = g·M, ",
+        GateValues::Weights => "w, ",
+    };
+    writeln!(out, "\nhead weights {formula}mean ± deviation over rows (1 is plain attention)")?;
     let names: Vec<String> = (0..analysis.heads).map(|h| format!("{:>13}", format!("H{h}"))).collect();
     writeln!(out, "  {:<12} {}", "attention", names.join(""))?;
     for report in &analysis.attentions {
         let cells: Vec<String> =
             report.head_weights.iter().map(|w| format!("  {:.2} ± {:.2}", w.mean, w.deviation)).collect();
-        writeln!(out, "  {:<12} {}", report.label, cells.join(""))?;
+        let count = match analysis.gates {
+            GateValues::Probabilities => String::new(),
+            GateValues::Weights => format!("   {} {}", report.count, rows(analysis, report)),
+        };
+        writeln!(out, "  {:<12} {}{count}", report.label, cells.join(""))?;
     }
     Ok(())
 }
@@ -140,14 +178,24 @@ fn words(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
     let Some(first) = analysis.attentions.first() else { return Ok(()) };
     writeln!(
         out,
-        "\nwords that go with the experts of {} (PMI in nats; words that come at least {} times; other attentions: \
+        "\nwords that go with the {} of {} (PMI in nats; words that come at least {} times; other attentions: \
          --html, --json)",
-        first.label, analysis.min_count
+        match analysis.gates {
+            GateValues::Probabilities => "experts",
+            GateValues::Weights => "heads that weigh most",
+        },
+        first.label,
+        analysis.min_count
     )?;
+    let letter = letter(analysis);
     for (e, words) in first.words.iter().enumerate() {
         let named: Vec<String> =
             words.iter().take(WORDS).map(|word| format!("{} {:.2}", word.word, word.pmi)).collect();
-        writeln!(out, "  E{e:<3} {}", if named.is_empty() { "none".into() } else { named.join(", ") })?;
+        writeln!(
+            out,
+            "  {letter}{e:<3} {}",
+            if named.is_empty() { "none".into() } else { named.join(", ") }
+        )?;
     }
     Ok(())
 }

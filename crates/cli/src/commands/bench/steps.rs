@@ -7,10 +7,9 @@ use mae_data::PackedBatch;
 use mae_engine::Device;
 use mae_engine::cpu::gemm;
 use mae_engine::cuda::profile::OpTime;
-use mae_model::config::System;
 use mae_model::{Config, Model};
-use mae_train::Learner;
-use mae_train::plan::Steps;
+use mae_train::plan::{Steps, step_kinds};
+use mae_train::{Learner, TrainConfig};
 
 use super::measurement::{Measurement, gib, report};
 use super::peer::{Flags, Output};
@@ -79,17 +78,14 @@ impl<'a> Bench<'a> {
             ("steps", timing.steps.to_string()),
             ("threads", self.threads.to_string()),
         ]);
-        // NoBCD trains gates and all other parameters in one step.
-        let steps = match learner.model.config().mixture().system {
-            System::Mae => &["F", "G"][..],
-            System::Nobcd => &["joint"][..],
-            System::Base | System::Uniform => &["F"][..],
-        };
+        let system = learner.model.config().mixture().system;
+        let steps: Vec<&str> =
+            step_kinds(system, &TrainConfig::default()).iter().map(|kind| kind.short()).collect();
         // Untimed warm-up: allocates buffers and fills caches with one step of each kind. A GPU runs every shape twice:
         // once op by op, and once to capture it.
         let warm_up = if device.is_gpu() { [data, data].concat() } else { data[..1].to_vec() };
         let mut peaks = Vec::new();
-        for step in steps {
+        for step in &steps {
             device.reset_memory_peak();
             time(&mut learner, &warm_up, step)?;
             peaks.push(device.memory_peak());
@@ -107,7 +103,7 @@ impl<'a> Bench<'a> {
             }
         }
         if timing.profile {
-            for step in steps {
+            for step in &steps {
                 let (done, times) = device.profile(|| time(&mut learner, &data[..1], step));
                 done?;
                 print_profile(variant, step, &times);

@@ -63,11 +63,11 @@ impl ModelArgs {
 /// The message about `--expert` for a model that has no such experts.
 pub fn no_such_experts(model: &str, fault: ExpertFault) -> anyhow::Error {
     match fault {
-        ExpertFault::NoMixture => {
-            anyhow!("--expert needs a mixture: the model {model} has none (BASE); leave --expert out")
+        ExpertFault::NoMixture(system) => {
+            anyhow!("--expert needs a mixture: the model {model} has none ({system}); leave --expert out")
         }
-        ExpertFault::NoGates => anyhow!(
-            "--expert argmax needs gates: the model {model} has none (uni-MAE); use `random` or the number of an expert"
+        ExpertFault::NoGates(system) => anyhow!(
+            "--expert argmax needs gates: the model {model} has none ({system}); use `random` or the number of an expert"
         ),
         ExpertFault::NoSuchExpert { number, .. } => anyhow!("--expert {number}: the model {model} {fault}"),
         other => anyhow!("the model {model} {other}"),

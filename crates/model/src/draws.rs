@@ -2,7 +2,7 @@
 
 use mae_engine::Rng;
 
-use super::ExpertMode;
+use crate::pass::ExpertMode;
 
 /// One expert per sentence and attention, all equally likely; a function of the seed, the attention's name and the
 /// sentence's place, and of nothing else.

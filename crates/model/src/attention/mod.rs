@@ -1,0 +1,201 @@
+//! Multi-head attention whose heads are weighted before the output projection: by a gate, by one drawn expert, or not
+//! at all. One op serves every system.
+//!
+//! [`MixtureAttention`] can be used in any model: declare it with an [`AttentionConfig`], call
+//! [`MixtureAttention::forward`] in a [`Pass`]. Its gate's parameters are in the group [`GATE`](crate::groups::GATE), so
+//! that G and F steps can train one or the other.
+
+mod step;
+
+use mae_engine::ops::attention::{Attention as AttentionOp, HeadWeights, Inputs};
+use mae_engine::ops::linear::Activation;
+use mae_engine::ops::mixture::Pick;
+use mae_engine::{Device, Ids, ParamId, ParamsBuilder, Segments, Tape, Var};
+
+use crate::config::Mixture;
+use crate::experts::Experts;
+use crate::gate::input::Memory;
+use crate::gate::{GateInput, Gating, Reading};
+use crate::groups::{ATTENTION_OUTPUT, REST};
+pub use crate::pass::{Draws, ExpertMode, GateRecord, Kind, Pass, Probe};
+use crate::pass::{GateValues, Rows};
+use crate::{Error, Result};
+pub use step::{AttentionState, SearchRoom, StepContext};
+
+/// Sizes and choices of one attention.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionConfig<'a> {
+    /// What attends to what.
+    pub kind: Kind,
+    /// D: width of queries, keys, values and the output.
+    pub width: usize,
+    /// H, which divides the width.
+    pub heads: usize,
+    /// Dropout of attention probabilities.
+    pub dropout: f32,
+    /// How heads are mixed.
+    pub mixture: &'a Mixture,
+}
+
+impl AttentionConfig<'_> {
+    /// The experts; `None` for systems without.
+    pub fn experts(&self) -> Option<Experts> {
+        self.mixture.experts(self.heads)
+    }
+
+    /// An error with all faults at once.
+    pub fn check(&self) -> Result<()> {
+        let Self { width, heads, dropout, .. } = *self;
+        let mut faults = Vec::new();
+        let mut require = |holds: bool, fault: String| {
+            if !holds {
+                faults.push(fault);
+            }
+        };
+        let divides = heads > 0 && width > 0 && width.is_multiple_of(heads);
+        require(divides, format!("heads = {heads} must divide width = {width}, which must be above 0"));
+        require((0.0..1.0).contains(&dropout), format!("dropout = {dropout} must be at least 0 and below 1"));
+        self.mixture.check(self, &mut require);
+        if faults.is_empty() { Ok(()) } else { Err(Error::Config(faults)) }
+    }
+}
+
+/// One attention with its gate.
+#[derive(Clone, Debug)]
+pub struct MixtureAttention {
+    name: String,
+    kind: Kind,
+    heads: usize,
+    dropout: f32,
+    projections: Projections,
+    out: [ParamId; 2],
+    /// `None` for systems that weigh every head 1.
+    gating: Option<Gating>,
+    values: GateValues,
+}
+
+#[derive(Clone, Debug)]
+enum Projections {
+    /// Self-attention: one projection to q, k, v side by side.
+    Packed([ParamId; 2]),
+    /// Attention to a memory: q, then k and v side by side.
+    Apart { q: [ParamId; 2], kv: [ParamId; 2] },
+}
+
+impl MixtureAttention {
+    /// Declares the parameters `<name>.{q,k,v,out}_proj.*` and `<name>.gate.*` of an attention on `device`.
+    pub fn declare(
+        params: &mut ParamsBuilder,
+        name: &str,
+        config: &AttentionConfig<'_>,
+        device: &Device,
+    ) -> Result<Self> {
+        config.check()?;
+        let AttentionConfig { kind, width, heads, dropout, mixture } = *config;
+        let mut project = |parts: &[&str], group| {
+            let weights =
+                parts.iter().map(|p| (format!("{name}.{p}_proj.weight"), vec![width, width])).collect();
+            let biases = parts.iter().map(|p| (format!("{name}.{p}_proj.bias"), vec![width])).collect();
+            [params.block(weights, width, group), params.block(biases, 1, group)]
+        };
+        let projections = match kind {
+            Kind::Encoder | Kind::Decoder => Projections::Packed(project(&["q", "k", "v"], REST)),
+            Kind::Cross => Projections::Apart { q: project(&["q"], REST), kv: project(&["k", "v"], REST) },
+        };
+        let out = project(&["out"], ATTENTION_OUTPUT);
+        let gating = mixture.system.gate().map(|kind_of_gate| Gating {
+            gate: (kind_of_gate.declare)(params, &format!("{name}.gate"), config, device),
+            input: GateInput::of(kind, mixture),
+        });
+        let values = mixture.system.values();
+        Ok(Self { name: name.into(), kind, heads, dropout, projections, out, gating, values })
+    }
+
+    /// x `[N, D]`, the sentences `rows`, attends to itself, or to `memory`.
+    ///
+    /// # Panics
+    ///
+    /// If an attention of kind [`Kind::Cross`] is given no memory.
+    pub fn forward(
+        &self,
+        pass: &mut Pass<'_, '_>,
+        x: &Var,
+        rows: &Segments,
+        memory: Option<(&Var, &Segments)>,
+    ) -> Var {
+        let weights = self.head_weights(pass, x, rows, memory);
+        let tape = &mut *pass.tape;
+        let (inputs, keys) = match (&self.projections, memory) {
+            (Projections::Packed(qkv), _) => (Inputs::Packed(linear(tape, x, *qkv)), rows),
+            (Projections::Apart { q, kv }, Some((memory, keys))) => {
+                (Inputs::Apart(linear(tape, x, *q), linear(tape, memory, *kv)), keys)
+            }
+            (Projections::Apart { .. }, None) => panic!("{}: attention to a memory without one", self.name),
+        };
+        let op = AttentionOp {
+            heads: self.heads,
+            causal: self.kind == Kind::Decoder,
+            dropout: self.dropout,
+            queries: rows.clone(),
+            keys: keys.clone(),
+            weights,
+        };
+        let context = tape.attention(&inputs, op);
+        linear(tape, &context, self.out)
+    }
+
+    fn head_weights(
+        &self,
+        pass: &mut Pass<'_, '_>,
+        x: &Var,
+        sentences: &Segments,
+        memory: Memory<'_>,
+    ) -> HeadWeights {
+        let Some(gating) = &self.gating else { return HeadWeights::One };
+        let drawn = self.drawn(pass, gating, sentences.count());
+        if let (Some(weights), None) = (&drawn, &pass.probe) {
+            return HeadWeights::PerSentence(weights.clone());
+        }
+        let needs = gating.gate.needs(pass.mode);
+        let reading = gating.input.read(pass.tape, needs, &self.name, (x, sentences), memory);
+        let weights = self.weigh(pass, gating, &reading);
+        match (drawn, weights, gating.input.rows()) {
+            (Some(drawn), _, _) => HeadWeights::PerSentence(drawn),
+            (None, None, _) => HeadWeights::One,
+            (None, Some(weights), Rows::Positions) => HeadWeights::PerRow(weights),
+            (None, Some(weights), Rows::Sentences) => HeadWeights::PerSentence(weights),
+        }
+    }
+
+    /// Head weights of random experts, one row for each of `sentences` sentences, if the mode asks for them.
+    fn drawn(&self, pass: &mut Pass<'_, '_>, gating: &Gating, sentences: usize) -> Option<Var> {
+        let (ExpertMode::Random(draws), Some(experts)) = (pass.mode, gating.gate.experts()) else {
+            return None;
+        };
+        let mut drawn = draws.experts(&self.name, experts.rows());
+        // Where there is room for more sentences than there are.
+        drawn.resize(sentences, 0);
+        let pick = Pick::Given(Ids::from_host(pass.tape.device(), &drawn));
+        Some(pass.tape.pick_ungated(sentences, experts, &pick).weights)
+    }
+
+    /// Head weights of what the gate has read; `None` where every head weighs 1.
+    fn weigh(&self, pass: &mut Pass<'_, '_>, gating: &Gating, reading: &Reading<'_>) -> Option<Var> {
+        let weighed = gating.gate.weigh(pass.tape, reading, pass.mode)?;
+        if let Some(probe) = &mut pass.probe {
+            probe.gates.push(GateRecord {
+                name: self.name.clone(),
+                kind: self.kind,
+                rows: gating.input.rows(),
+                values: self.values,
+                gates: weighed.values,
+            });
+        }
+        Some(weighed.weights)
+    }
+}
+
+/// The affine map of a weight and a bias.
+pub(crate) fn linear(tape: &mut Tape<'_>, x: &Var, [weight, bias]: [ParamId; 2]) -> Var {
+    tape.linear(x, weight, bias, Activation::Identity, 0.0)
+}

@@ -1,0 +1,86 @@
+//! Gates: what a gate reads, and how head weights come from it.
+//!
+//! An attention computes `concat_j(w_j·head_j)·W + b`. Two independent choices give w, one row per sentence or position:
+//!
+//! | choice | room | now |
+//! |---|---|---|
+//! | what the gate reads | [`input`] | mean of a sentence, running mean, mean of the source, the position itself |
+//! | how weights come from it | [`experts`] | softmax over experts times M, or one drawn expert |
+//!
+//! A new gate is a type that implements [`Gate`], in a file of its own, and a row of [`crate::system`]'s table. A gate may
+//! have parameters (in the group [`GATE`](crate::groups::GATE)) or none, read its input or not, and draw random numbers
+//! from the tape. A gate with a loss of its own (a balance loss, a penalty on open heads) records that loss on the tape
+//! in [`Gate::weigh`], as `cross_entropy` does: its gradient is added to the others'.
+
+pub mod experts;
+pub mod input;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use mae_engine::{Segments, Tape, Tensor, Var};
+
+use crate::pass::ExpertMode;
+pub use input::GateInput;
+
+/// How the head weights of an attention come from what its gate reads.
+pub trait Gate: Debug + Send + Sync {
+    /// What the gate needs of its input in this mode.
+    fn needs(&self, mode: &ExpertMode) -> Needs;
+
+    /// Head weights of all rows; `None` where every head weighs 1.
+    fn weigh(&self, tape: &mut Tape<'_>, rows: &Reading<'_>, mode: &ExpertMode) -> Option<Weighed>;
+
+    /// M `[E, H]` of a gate over experts.
+    fn experts(&self) -> Option<&Tensor> {
+        None
+    }
+}
+
+/// What a gate needs of its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: the input is not computed.
+    Nothing,
+    /// Its values; no gradient flows back.
+    Values,
+    /// Its values, and a way back for the gradient.
+    Gradient,
+}
+
+/// What a gate is given in a pass.
+pub struct Reading<'a> {
+    /// Name of the attention.
+    pub attention: &'a str,
+    /// Number of rows.
+    pub count: usize,
+    /// The sentences, where a sentence has several rows.
+    pub sentences: Option<&'a Segments>,
+    input: Option<Var>,
+}
+
+impl Reading<'_> {
+    /// What the gate reads, `[count, D]`.
+    ///
+    /// # Panics
+    ///
+    /// If the gate said that it [needs](Gate::needs) nothing.
+    pub fn input(&self) -> &Var {
+        self.input.as_ref().expect("a gate that reads its input needs values or a gradient")
+    }
+}
+
+/// What a gate makes of its rows.
+pub struct Weighed {
+    /// w, `[rows, H]`.
+    pub weights: Var,
+    /// What reports show, `[rows, E]` or `[rows, H]`; carries no gradient.
+    pub values: Tensor,
+}
+
+/// A gate and what it reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Gating {
+    pub(crate) gate: Arc<dyn Gate>,
+    pub(crate) input: GateInput,
+}

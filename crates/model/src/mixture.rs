@@ -1,0 +1,178 @@
+//! `[model.mixture]`: the system, and the keys of its gates.
+
+use serde::{Deserialize, Serialize};
+
+use crate::attention::AttentionConfig;
+use crate::experts::Experts;
+use crate::system::System;
+
+/// How heads are mixed: the system, and the keys of its gates. A system ignores keys that it has no use for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mixture {
+    /// The system.
+    #[serde(default)]
+    pub system: System,
+    /// t: heads that each expert leaves out.
+    #[serde(default = "one")]
+    pub dropped_heads: usize,
+    /// Hidden width of gates over experts.
+    #[serde(default = "gate_hidden")]
+    pub gate_hidden: usize,
+    /// Dropout inside gates over experts.
+    #[serde(default = "gate_dropout")]
+    pub gate_dropout: f32,
+    /// What gates read: a mean, which the next three keys specify, or each position by itself. Not written where it is
+    /// the mean.
+    #[serde(default, skip_serializing_if = "GateReads::is_mean")]
+    pub gate_input: GateReads,
+    /// What the gate of decoder self-attention reads.
+    #[serde(default)]
+    pub decoder_gate: DecoderGate,
+    /// Number of inputs, the newest ones, that the running mean of causal gates is over; 0: all.
+    #[serde(default)]
+    pub gate_window: usize,
+    /// What the gate of cross-attention reads.
+    #[serde(default)]
+    pub cross_gate: CrossGate,
+    /// What shares one draw.
+    #[serde(default)]
+    pub sampling_unit: SamplingUnit,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn gate_hidden() -> usize {
+    256
+}
+
+fn gate_dropout() -> f32 {
+    0.1
+}
+
+impl Default for Mixture {
+    fn default() -> Self {
+        Self {
+            system: System::BASE,
+            dropped_heads: one(),
+            gate_hidden: gate_hidden(),
+            gate_dropout: gate_dropout(),
+            gate_input: GateReads::default(),
+            decoder_gate: DecoderGate::default(),
+            gate_window: 0,
+            cross_gate: CrossGate::default(),
+            sampling_unit: SamplingUnit::default(),
+        }
+    }
+}
+
+impl Mixture {
+    /// Keys that files hold only where their value is not this one.
+    pub const UNWRITTEN: [(&str, &str); 1] = [("gate_input", "mean")];
+
+    /// The experts of an attention of `heads` heads; `None` for systems without.
+    pub fn experts(&self, heads: usize) -> Option<Experts> {
+        self.system.has_experts().then_some(Experts { heads, dropped: self.dropped_heads })
+    }
+
+    /// The name that a user gives this system of `heads` heads: `mae7`, `sigmoid`.
+    pub fn name(&self, heads: usize) -> String {
+        self.system.name(heads.saturating_sub(self.dropped_heads))
+    }
+
+    /// The keys that decide which parameters gates have and what they read, with their values.
+    pub fn gate_keys(&self) -> Vec<(&'static str, String)> {
+        let mut keys = Vec::new();
+        if self.system.has_experts() {
+            keys.push(("mixture.dropped_heads", self.dropped_heads.to_string()));
+            keys.push(("mixture.gate_hidden", self.gate_hidden.to_string()));
+        }
+        keys.push(("mixture.gate_input", lower(self.gate_input)));
+        keys.push(("mixture.decoder_gate", lower(self.decoder_gate)));
+        keys.push(("mixture.gate_window", self.gate_window.to_string()));
+        keys.push(("mixture.cross_gate", lower(self.cross_gate)));
+        keys
+    }
+
+    /// Tells `require` what must hold of these keys in an attention, and the fault where it does not.
+    pub(crate) fn check(&self, attention: &AttentionConfig<'_>, require: &mut dyn FnMut(bool, String)) {
+        let p = self.gate_dropout;
+        require(
+            (0.0..1.0).contains(&p),
+            format!("mixture.gate_dropout = {p} must be at least 0 and below 1"),
+        );
+        require(
+            self.gate_input == GateReads::Mean || self.decoder_gate == DecoderGate::Causal,
+            "mixture.gate_input = \"position\" contradicts mixture.decoder_gate = \"whole\"".into(),
+        );
+        if let Some(gate) = self.system.gate() {
+            (gate.check)(attention, require);
+        }
+    }
+}
+
+/// The name of a unit variant as a value of its key.
+fn lower(value: impl std::fmt::Debug) -> String {
+    format!("{value:?}").to_lowercase()
+}
+
+/// What gates read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateReads {
+    /// A mean of the attention's inputs.
+    #[default]
+    Mean,
+    /// The input of each position by itself; one gate per position, in the encoder too.
+    Position,
+}
+
+impl GateReads {
+    fn is_mean(&self) -> bool {
+        *self == Self::Mean
+    }
+
+    /// Value of `model.mixture.gate_input`.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Position => "position",
+        }
+    }
+}
+
+/// What the gate of decoder self-attention reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecoderGate {
+    /// The running mean of its inputs up to each position; one gate per position.
+    #[default]
+    Causal,
+    /// The mean of the whole target, as the paper words it: sees the future in training. Decoding uses the mean of
+    /// what is there.
+    Whole,
+}
+
+/// What the gate of cross-attention reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CrossGate {
+    /// The queries, as decoder self-attention does.
+    #[default]
+    Query,
+    /// The mean of the encoder's output; one gate per sentence.
+    Source,
+}
+
+/// What shares one draw of an expert.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SamplingUnit {
+    /// Each gate row draws for itself.
+    #[default]
+    Row,
+    /// The rows of a sentence use one random number.
+    Sentence,
+}

@@ -1,0 +1,88 @@
+//! A pass through a model: the tape, how experts combine, and a record of what gates did.
+
+use std::collections::BTreeMap;
+
+use mae_engine::{Ids, Tape, Tensor};
+use serde::Serialize;
+
+pub use crate::draws::Draws;
+
+/// How experts combine in a pass. Systems without experts ignore it.
+#[derive(Clone, Debug)]
+pub enum ExpertMode {
+    /// All of them, weighted by the gate: w = g·M. Without gates they weigh the same, which is plain attention.
+    Mix,
+    /// One per row, drawn from the gate (which gets no gradient), or uniformly where there are no gates.
+    Sample,
+    /// The gate's favourite; the first where there are no gates.
+    Argmax,
+    /// Expert number i everywhere.
+    Fixed(u32),
+    /// One per sentence and attention, drawn uniformly; gates are ignored.
+    Random(Draws),
+    /// Given row by row for each attention, by name; for tests.
+    Given(BTreeMap<String, Ids>),
+}
+
+/// A pass through a model: the tape that records ops, and how experts combine.
+pub struct Pass<'a, 'p> {
+    /// Runs the ops.
+    pub tape: &'a mut Tape<'p>,
+    /// How experts combine.
+    pub mode: &'a ExpertMode,
+    /// Collects what gates did, if wanted.
+    pub probe: Option<&'a mut Probe>,
+}
+
+/// Gates seen in a pass, for reports.
+#[derive(Default)]
+pub struct Probe {
+    /// One record per gated attention, in the order of the pass.
+    pub gates: Vec<GateRecord>,
+}
+
+/// The gates of one attention.
+pub struct GateRecord {
+    /// Name of the attention, `encoder.layers.0.self_attn`.
+    pub name: String,
+    /// Kind of the attention; says what its positions are (source, target).
+    pub kind: Kind,
+    /// What a row belongs to.
+    pub rows: Rows,
+    /// What a row holds.
+    pub values: GateValues,
+    /// The rows, `[rows, experts]` or `[rows, heads]`.
+    pub gates: Tensor,
+}
+
+/// Kind of an attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Encoder self-attention: every position sees every other.
+    Encoder,
+    /// Decoder self-attention: a position sees itself and those before it. The only kind of a language model.
+    Decoder,
+    /// Attention of the decoder to the encoder's output.
+    Cross,
+}
+
+/// What has a gate of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rows {
+    /// Each sentence.
+    Sentences,
+    /// Each position of the queries.
+    Positions,
+}
+
+/// Meaning of the numbers of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateValues {
+    /// Probabilities of experts: a row sums to 1, so it has an entropy.
+    Probabilities,
+    /// Weights of heads: 1 is plain attention. Rows need not sum to anything, so entropy is not defined.
+    Weights,
+}
