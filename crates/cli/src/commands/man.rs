@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use mae_data::files;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,23 +35,25 @@ pub fn run(args: &Args, mut program: clap::Command) -> Result<ExitCode> {
     let mut pages = Vec::new();
     render(&program, &mut pages)?;
     let dir = &args.dir;
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
+    files::create_folder(dir)?;
     for (name, _) in &pages {
         check_replaceable(&dir.join(name))?;
     }
     for (name, page) in &pages {
-        let path = dir.join(name);
-        std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        files::write(dir.join(name), page.as_bytes())?;
     }
     println!("{} pages in {}", pages.len(), dir.display());
     Ok(ExitCode::SUCCESS)
 }
 
 /// Adds the pages of a command and of its subcommands, each with its file name.
-fn render(command: &clap::Command, pages: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
-    let man = clap_mangen::Man::new(command.clone());
+fn render(command: &clap::Command, pages: &mut Vec<(String, String)>) -> Result<()> {
+    let man =
+        clap_mangen::Man::new(command.clone()).source(concat!("mae ", env!("MAE_VERSION"))).manual("mae");
     let mut page = MARK.as_bytes().to_vec();
     man.render(&mut page)?;
+    // clap_mangen puts the help after the options, which begins with the examples, into a section "EXTRA".
+    let page = String::from_utf8(page)?.replacen(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n", 1);
     pages.push((man.get_filename(), page));
     for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
         render(subcommand, pages)?;
