@@ -2,7 +2,8 @@
 // and attention_tiles.cuh, is put between prelude.cuh and attention.cu or attention_backward.cu.
 //
 // Macros: HEAD (width K of a head, 1 to 128), CAUSAL (0, 1), DROPOUT (0, 1), WEIGHTS (0 none, 1 per sentence, 2 per
-// query row), LONG (0, 1), HOPPER (0, 1) and the prelude's BF16.
+// query row), LONG (0, 1), HOPPER (0, 1) and the prelude's BF16; TILE (rows that a block loads at a time), LONG_TILE,
+// LONG_STAGES, SHORT and PADDING.
 //
 // A block works on one head of one sentence, a warp on 16 rows of it. Most sentences are short: blocks are small, so
 // that many of them share a multiprocessor. LONG is for batches of long ones: blocks are larger, so that each tile they
@@ -14,14 +15,13 @@
 // float: a fragment holds floats in the places of the bfloat16 values, and mma is emulated by shuffles. What differs is
 // in pair_of, shuffle_xor, load_four, mma, load_tile, store_run and power.
 
-constexpr int TILE = 32;                           // rows that a block loads at a time
-constexpr int ROWS = LONG ? 64 : TILE;             // rows of one sentence that a block works on
-constexpr int STAGES = LONG ? 2 : 1;               // tiles of the other side in shared memory
+constexpr int ROWS = LONG ? LONG_TILE : TILE;      // rows of one sentence that a block works on
+constexpr int STAGES = LONG ? LONG_STAGES : 1;     // tiles of the other side in shared memory
 constexpr int CHUNK = HOPPER ? TILE : 16;          // rows of the other side that a warp works on at a time
 constexpr int THREADS = ROWS / 16 * 32;
 constexpr int WIDTH = (HEAD + 15) / 16 * 16;       // columns of a tile, zeros from HEAD on
-constexpr int PITCH = HOPPER ? WIDTH : WIDTH + 8;  // values per row of a tile: eight more than there are, so that eight
-                                                   // rows lie in different banks; HOPPER has an order of its own
+constexpr int PITCH = HOPPER ? WIDTH : WIDTH + PADDING;  // values per row of a tile: more than there are, so that eight
+                                                         // rows lie in different banks; HOPPER has an order of its own
 constexpr int RUNS = (HEAD + 7) / 8;
 
 // Blocks of TILE rows that share a multiprocessor at least, for heads of up to 64 columns and wider ones: a limit for

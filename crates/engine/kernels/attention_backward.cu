@@ -82,10 +82,7 @@ __device__ __forceinline__ FragmentA score_gradient(const float p[2][4], const f
 #if !LONG
 // ---- short sentences -------------------------------------------------------------------------------------------
 
-#ifndef SHORT
-#define SHORT 64
-#endif
-constexpr int SCORE_PITCH = SHORT + 8;
+constexpr int SCORE_PITCH = SHORT + PADDING;
 
 __device__ __forceinline__ void store_fragment(act* scores, const FragmentA& a) {
     Pair* to = (Pair*)(scores + lane_row() * SCORE_PITCH + lane_column());
@@ -93,10 +90,10 @@ __device__ __forceinline__ void store_fragment(act* scores, const FragmentA& a) 
     to[4 * SCORE_PITCH] = a.r[1], to[4 * SCORE_PITCH + 4] = a.r[3];
 }
 
-// Everything, for sentences of at most SHORT queries and keys (16, 32, 48 or 64; the macro is 64 if not given). First a
+// Everything, for sentences of at most SHORT queries and keys (16, 32, 48 or 64). First a
 // warp owns 16 queries, computes dw, then dS, w·f∘P and dQ; then the warps take turns at dK and dV of 16 keys.
 //
-// launch: grid (heads, sentences), block (2·SHORT), shared (4·SHORT·PITCH + 2·SHORT·(SHORT + 8))·sizeof(act)
+// launch: grid (heads, sentences), block (2·SHORT), shared (4·SHORT·PITCH + 2·SHORT·(SHORT + PADDING))·sizeof(act)
 extern "C" __global__ void __launch_bounds__(2 * SHORT, BLOCKS(256 / SHORT, 128 / SHORT))
 attention_backward_short(AttendBackward b) {
     const Attend& a = b.forward;

@@ -6,7 +6,6 @@
 // writes its own, t mod 2. `*before` is t, the number of steps before this one; it is read from device memory, so that
 // a captured step can be replayed.
 
-#define THREADS 256u
 #define MINUS_INFINITY __uint_as_float(0xff800000u)
 #define LOWEST (-3.402823466e38f)  // below every number that occurs, and still subtracts to a number
 
@@ -352,8 +351,8 @@ struct Scoring {
 //
 // A thread owns the runs of eight tokens threadIdx.x, threadIdx.x + blockDim.x, … and knows the best candidate among
 // them that is not taken. Each round takes the best of all; the lanes of its warp look for the owner's next one.
-// launch: grid rows, block 256 (types < 16384) or 512
-extern "C" __global__ void __launch_bounds__(512, 2)
+// launch: grid rows, block up to BEST_THREADS
+extern "C" __global__ void __launch_bounds__(BEST_THREADS, 2)
 best_rows(const act* logits, u32 types, const float* scores, const u32* forbidden, u32 forbidden_count,
           const u32* penalised, const float* penalties, u32 penalty_count, u32 count, float* best_scores,
           u32* best_tokens, float* end_scores, u32 end_token) {

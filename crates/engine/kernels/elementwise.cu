@@ -1,13 +1,4 @@
-// Copies, sums and conversions, and the last stage of all column sums.
-
-// Values of the run at `at` of an array of `n`: eight, fewer in the last run.
-__device__ __forceinline__ int run_length(u64 at, u64 n) {
-    return at + 8 <= n ? 8 : (int)(n - at);
-}
-
-__device__ __forceinline__ u64 first_of_run() {
-    return 8 * ((u64)blockIdx.x * blockDim.x + threadIdx.x);
-}
+// Copies and conversions, and the last stage of all column sums.
 
 // ---- arrays of n values: a thread takes a run of eight -----------------------------------------------------------
 // launch of each: grid (ceil(n / 2048)), block (256), shared 0
@@ -32,52 +23,13 @@ extern "C" __global__ void add_float(float* total, const float* values, u64 n) {
     copy_run(values, total, n, true);
 }
 
-// dst = src, or dst += src
-extern "C" __global__ void copy_float(const float* src, float* dst, u64 n, u32 add) {
-    copy_run(src, dst, n, add != 0);
-}
-
 // dst = src, or dst += src, as float
 extern "C" __global__ void from_act(const act* src, float* dst, u64 n, u32 add) {
     copy_run(src, dst, n, add != 0);
 }
 
-// y = factor·a
-extern "C" __global__ void scaled(const act* a, float factor, act* y, u64 n) {
-    const u64 at = first_of_run();
-    if (at >= n) return;
-    const int length = run_length(at, n);
-    float v[8];
-    load8(a + at, 0, length, v);
-#pragma unroll
-    for (int i = 0; i < 8; i++) v[i] *= factor;
-    store8(y + at, 0, length, v);
-}
-
-// y = a + b
-extern "C" __global__ void sum(const act* a, const act* b, act* y, u64 n) {
-    const u64 at = first_of_run();
-    if (at >= n) return;
-    const int length = run_length(at, n);
-    float v[8], w[8];
-    load8(a + at, 0, length, v);
-    load8(b + at, 0, length, w);
-#pragma unroll
-    for (int i = 0; i < 8; i++) v[i] += w[i];
-    store8(y + at, 0, length, v);
-}
-
 // ---- rows: 64 threads take 64 runs of a row, a block four rows ---------------------------------------------------
-// launch of each: grid (ceil(width / 512), ceil(rows / 4)), block (256), shared 0; width and rows are those of y
-
-struct Place {
-    u32 row;
-    int at;
-};
-
-__device__ __forceinline__ Place place_of_thread() {
-    return {blockIdx.y * 4 + threadIdx.x / 64, (int)(8 * (blockIdx.x * 64 + threadIdx.x % 64))};
-}
+// launch of each: grid (ceil(cols / 512), ceil(count / 4)), block (256), shared 0
 
 template <typename T>
 __device__ __forceinline__ void gather_run(const T* x, const u32* rows, T* y, u32 count, u32 cols) {
@@ -106,28 +58,13 @@ extern "C" __global__ void take_rows(const act* x, const u32* rows, const u32* v
     store8(y + (u64)p.row * cols, p.at, cols, v);
 }
 
-// y[rows[i]] += x[i] for i < *valid; no row is named twice. x [count, cols], whose width and rows the launch has.
+// y[rows[i]] += x[i] for i < *valid; no row is named twice. x [count, cols]
 extern "C" __global__ void give_rows(const act* x, const u32* rows, const u32* valid, act* y, u32 count, u32 cols) {
     const Place p = place_of_thread();
     if (p.row >= min(count, *valid) || p.at >= cols) return;
     float v[8];
     load8(x + (u64)p.row * cols, p.at, cols, v);
     put8(y + (u64)rows[p.row] * cols, p.at, cols, v, true);
-}
-
-// y [rows, width] = the columns from .. from + width of x [rows, cols]
-extern "C" __global__ void columns(const act* x, u32 from, u32 width, act* y, u32 rows, u32 cols) {
-    const Place p = place_of_thread();
-    if (p.row >= rows || p.at >= width) return;
-    x += (u64)p.row * cols + from;
-    y += (u64)p.row * width;
-    if (((from | width | cols) & 7) == 0) {
-        float v[8];
-        load8(x, p.at, width, v);
-        store8(y, p.at, width, v);
-    } else {
-        for (int c = p.at; c < p.at + 8 && c < width; c++) y[c] = x[c];
-    }
 }
 
 // ---- column sums -------------------------------------------------------------------------------------------------
@@ -139,18 +76,15 @@ struct ColumnSum {
     u32 parts, cols, stride, add;
 };
 
-struct ColumnSums {
-    ColumnSum job[64];
+struct ColumnJobs {
+    ColumnSum job[SUMS_PER_LAUNCH];
     u32 count;
 };
-
-#define SUM_COLUMNS 32
-#define SUM_LANES 8
 
 // out[c] (+)= Σ_p partials[p·stride + c] for every job. Eight threads share a column: thread l adds the parts l,
 // l + 8, ..., then the eight sums are added in order.
 // launch: grid (ceil(max cols / 32), count), block (256), shared 0
-extern "C" __global__ void reduce_columns(ColumnSums jobs) {
+extern "C" __global__ void reduce_columns(ColumnJobs jobs) {
     __shared__ float sums[SUM_LANES][SUM_COLUMNS];
     const ColumnSum& job = jobs.job[blockIdx.y];
     if (blockIdx.x * SUM_COLUMNS >= job.cols) return;

@@ -1,13 +1,12 @@
 // Token embeddings: Y[n] = dropout(scale·E[id[n]] + P[2 + offset + place of n in its sentence]), and dE. With adaptive
 // input, where rows of E are first projected band by band, the first part works on the projected rows.
 
-#define FIRST_POSITION 2
-
 // Y[n] = dropout(scale·word(n) + position); rows of no sentence become 0, whatever their words.
 template <typename Word>
 __device__ __forceinline__ void embed_row(Word word, const float* positions, const Segments& segments,
                                           const u32* offset, float scale, const Dropout& dropout, act* y, u32 cols) {
-    const u32 row = blockIdx.y * 4 + threadIdx.x / 64, run = blockIdx.x * 64 + threadIdx.x % 64;
+    const u32 row = blockIdx.y * BLOCK_ROWS + threadIdx.x / BLOCK_RUNS;
+    const u32 run = blockIdx.x * BLOCK_RUNS + threadIdx.x % BLOCK_RUNS;
     const int at = 8 * run;
     if (row >= segments.rows || at >= cols) return;
     const u32 sentence = segments.sentence_of_row[row];
@@ -34,17 +33,15 @@ extern "C" __global__ void embed_forward(const float* table, const float* positi
     embed_row(word, positions, segments, offset, scale, dropout, y, cols);
 }
 
-#define MOST_BANDS 8
-
 // The rows of all bands, end to end: those from first[b] on are part[b]'s.
-struct Bands {
+struct BandParts {
     const act* part[MOST_BANDS];
     u32 first[MOST_BANDS];  // ~0 where there is no such band
 };
 
 // As embed_forward, the word of a row being row places[row] of the bands.
 // launch: grid (ceil(cols / 512), ceil(rows / 4)), block (256), shared 0
-extern "C" __global__ void embed_bands_forward(Bands bands, const float* positions, const u32* places,
+extern "C" __global__ void embed_bands_forward(BandParts bands, const float* positions, const u32* places,
                                                Segments segments, const u32* offset, float scale, Dropout dropout,
                                                act* y, u32 cols) {
     auto word = [&](u32 row) {
@@ -64,7 +61,8 @@ extern "C" __global__ void embed_bands_forward(Bands bands, const float* positio
 // launch: grid (ceil(cols / 512), ceil(room / 4)), block (256), shared 0
 extern "C" __global__ void embed_bands_backward(const act* dy, const u32* rows, const u32* valid, Dropout dropout,
                                                 float scale, act* dz, u32 add, u32 room, u32 cols) {
-    const u32 i = blockIdx.y * 4 + threadIdx.x / 64, run = blockIdx.x * 64 + threadIdx.x % 64;
+    const u32 i = blockIdx.y * BLOCK_ROWS + threadIdx.x / BLOCK_RUNS;
+    const u32 run = blockIdx.x * BLOCK_RUNS + threadIdx.x % BLOCK_RUNS;
     const int at = 8 * run;
     if (i >= room || at >= cols) return;
     float v[8] = {};
@@ -87,11 +85,9 @@ extern "C" __global__ void embed_bands_backward(const act* dy, const u32* rows, 
 // frequent ones) and 256 columns, eight to a lane. It goes through all ids, noting the rows of its own in row order,
 // and then adds these rows up: a warp for each id that was found, or all warps together for a frequent one.
 
-#define WARPS 16
-#define MAX_SLOTS 1024         // ids of a block
+// WARPS: of a block; MAX_SLOTS: ids of a block; a note is slot << ROW_BITS | row.
 #define TILE (8 * 32 * WARPS)  // rows looked at at a time
 #define CAPACITY (TILE + 960)  // rows noted before they are added up
-#define ROW_BITS 22            // a note is slot << ROW_BITS | row
 #define FREQUENT 16            // rows that one warp adds up
 
 struct Notes {

@@ -2,20 +2,16 @@
 //
 // A thread takes a run of eight columns in ROWS rows at a time, whose loads are under way together.
 
-#define IDENTITY 0
-#define RELU 1
-#define TANH 2
+// IDENTITY, RELU and TANH are the kinds of activation.
 
 // ---- forward -----------------------------------------------------------------------------------------------------
-
-#define FORWARD_RUNS 64
-#define FORWARD_LANES 4
 
 template <int ROWS>
 __device__ __forceinline__ void forward_tail(const act* z, const float* bias, u32 kind, const Dropout& dropout, act* y,
                                              u32 rows, int cols) {
     const u32 run = blockIdx.x * FORWARD_RUNS + threadIdx.x % FORWARD_RUNS;
-    const u32 first = blockIdx.y * 16 + threadIdx.x / FORWARD_RUNS, end = min(rows, blockIdx.y * 16 + 16);
+    const u32 first = blockIdx.y * FORWARD_ROWS + threadIdx.x / FORWARD_RUNS;
+    const u32 end = min(rows, blockIdx.y * FORWARD_ROWS + FORWARD_ROWS);
     const int at = 8 * run;
     if (at >= cols) return;
     float b[8] = {};
@@ -43,8 +39,7 @@ __device__ __forceinline__ void forward_tail(const act* z, const float* bias, u3
     }
 }
 
-// Y = dropout(act(Z + b)); z, y [rows, cols], which may be the same memory, bias [cols] (or null); kind: 0 identity,
-// 1 ReLU, 2 tanh.
+// Y = dropout(act(Z + b)); z, y [rows, cols], which may be the same memory, bias [cols] (or null).
 // launch: grid (ceil(cols / 512), ceil(rows / 16)), block (256), shared 0
 extern "C" __global__ void __launch_bounds__(256)
     bias_act_forward(const act* z, const float* bias, u32 kind, Dropout dropout, act* y, u32 rows, u32 cols) {
@@ -57,9 +52,6 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // ---- backward ----------------------------------------------------------------------------------------------------
-
-#define BACKWARD_RUNS 16
-#define BACKWARD_LANES 16
 
 // dY to dZ for a run; the slope is read off Y, which dropout has scaled: kept values times 1/scale are the activations.
 __device__ __forceinline__ void slope_run(const float y[8], u32 kind, const Dropout& dropout, u32 row, u32 run,
@@ -139,9 +131,6 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // ---- sums of columns alone ---------------------------------------------------------------------------------------
 
-#define SUM_RUNS 32
-#define SUM_LANES 8
-
 // partials = Σ of the rows first .. end, at the block's 256 columns; a warp takes every eighth row.
 template <u32 ROWS>
 __device__ __forceinline__ void sum_part(const act* values, float* partials, u32 first, u32 end, int cols) {
@@ -183,7 +172,7 @@ struct RowSum {
 };
 
 struct RowSums {
-    RowSum job[8];
+    RowSum job[MATRICES_PER_LAUNCH];
 };
 
 // The partial sums of several matrices at once.

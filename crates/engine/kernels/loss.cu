@@ -5,7 +5,7 @@
 
 #define LOG2_E 1.4426950408889634f
 #define LOWEST -3.0e38f          // finite: LOWEST − LOWEST is 0, where −∞ would give NaN
-#define KEPT_BYTES (96 * 1024)   // a row up to this size is kept in shared memory
+// KEPT_BYTES: a row up to this size is kept in shared memory.
 
 __device__ __forceinline__ float power(float x) {
     return exp2f(x * LOG2_E);
@@ -94,9 +94,9 @@ __device__ __forceinline__ void row_loss(act* row, u32 target, float smoothing, 
 // For row = first_row + block: log_probs[row] = ln p_y, losses[row] = {smoothed loss, −ln p_y}, and, if wanted, logits
 // turn into (p − (1−ε)·1_y − ε/V)·*weight. logits [gridDim.x, pitch]; targets, log_probs [N], losses [N, 2]. Rows from
 // *valid_rows on get zeros.
-// launch: grid (rows), block (types ≤ 8192 ? 256 : 512), shared: pitch·sizeof(act) if gradient_wanted and that is at most
-// 98304 (beyond 48 KB the function must be allowed to), else 0
-extern "C" __global__ void __launch_bounds__(512)
+// launch: grid (rows), block (up to ROW_THREADS), shared: pitch·sizeof(act) if gradient_wanted and that is at most
+// KEPT_BYTES (beyond 48 KB the function must be allowed to), else 0
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
     loss_rows(act* logits, const u32* targets, float smoothing, const float* weight, float* log_probs, float* losses,
               const u32* valid_rows, u32 first_row, u32 types, u32 gradient_wanted) {
     const u32 row = first_row + blockIdx.x;
@@ -141,7 +141,7 @@ extern "C" __global__ void add_tail(const float* tail_log_probs, const float* ta
 // ln p of the words of one band, `count` columns of y from `first` on; y [rows, types]. Band 0 (tail is null): the head's
 // first logits less ln Σ exp; another one: ln p_tail + ln p_head(class_of_tail). head and tail [rows, their pitch].
 // launch: grid (rows), block (512), shared 0
-extern "C" __global__ void __launch_bounds__(512)
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
     band_log_probs(const act* head, u32 head_types, u32 class_of_tail, const act* tail, act* y, u32 first, u32 count,
                    u32 types) {
     const u32 row = blockIdx.x;
@@ -162,8 +162,6 @@ extern "C" __global__ void __launch_bounds__(512)
 }
 
 // ---- sums --------------------------------------------------------------------------------------------------------
-
-#define SUM_THREADS 512
 
 // sums[0] (+)= Σ losses[r][0], sums[1] (+)= Σ losses[r][1] over all rows
 // launch: grid (1), block (512), shared 0

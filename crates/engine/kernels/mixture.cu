@@ -1,7 +1,7 @@
 // From gate logits to head weights: gates g = softmax(logits) [n, count], head weights w [n, heads], which are g·M for a
 // mixture or one row of the experts' matrix M [count, heads] for a drawn expert. One warp per row.
 
-#define ROWS 4u  // of a block, one warp each
+// ROWS and GATE_ROWS: of a block, one warp each.
 #define MINUS_INFINITY __uint_as_float(0xff800000u)
 
 // Writes the softmax of a row of logits, or even gates if there are none. A lane writes the experts lane, lane + 32, ….
@@ -125,13 +125,8 @@ __device__ __forceinline__ u32 argmax(const float* own, u32 count, u32 lane) {
     return best;
 }
 
-#define SAMPLE 0u               // drawn from the gate
-#define SAMPLE_PER_SENTENCE 1u  // the same with one number per sentence; rows without a sentence take expert 0
-#define ARGMAX 2u               // the most likely one
-#define FIXED 3u                // given[0]
-#define GIVEN 4u                // given[row]
-
-// How a row comes to its expert.
+// How a row comes to its expert. SAMPLE: drawn from the gate; SAMPLE_PER_SENTENCE: the same with one number per sentence,
+// rows without a sentence take expert 0; ARGMAX: the most likely one; FIXED: given[0]; GIVEN: given[row].
 struct Picking {
     Stream stream;
     u32 how;
@@ -166,10 +161,7 @@ pick_forward(const act* logits, const float* experts, Picking picking, float* ga
     for (u32 h = lane; h < heads; h += 32) weights[(u64)row * heads + h] = experts[expert * heads + h];
 }
 
-#define GATE_ROWS 8u  // of a block, one warp each
-#ifndef GATE_RUNS
-#define GATE_RUNS 4  // of eight hidden units that a lane takes: ceil(hidden units / 256)
-#endif
+// GATE_RUNS: runs of eight hidden units that a lane takes, ceil(hidden units / 256).
 
 #if BF16
 // To 11 bits, more than a bfloat16 has.
@@ -203,7 +195,7 @@ __device__ __forceinline__ float scattered_sums(float v[8], u32 lane) {
 // The second half of a gate and the pick in one: hidden = dropout(tanh(z + b1)) [n, inner], logits = W2·hidden + b2,
 // then as pick_forward, for at most 32 experts. W2 [count, inner] is small and read again and again: it stays in L1.
 // launch: grid ceil(n/8), block 256
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(32 * GATE_ROWS)
 gate_pick(const act* z, const float* b1, Dropout dropout, const float* w2, const float* b2, u32 inner,
           const float* experts, Picking picking, float* gates, float* weights, u32 n, u32 count, u32 heads) {
     u32 lane = threadIdx.x % 32, row = blockIdx.x * GATE_ROWS + threadIdx.x / 32;

@@ -2,14 +2,6 @@
 //
 // A step that fails (a loss or norm that is not finite) sets *failed; the kernels that change weights then do nothing.
 
-__device__ __forceinline__ int run_length(u64 at, u64 n) {
-    return at + 8 <= n ? 8 : (int)(n - at);
-}
-
-__device__ __forceinline__ u64 first_of_run() {
-    return 8 * ((u64)blockIdx.x * blockDim.x + threadIdx.x);
-}
-
 struct AdamConstants {
     float beta1, beta2, epsilon;
 };
@@ -94,8 +86,6 @@ extern "C" __global__ void to_act(const float* src, act* dst, u64 n) {
 
 // ---- norm --------------------------------------------------------------------------------------------------------
 
-#define SUM_THREADS 256
-
 // The sum over a block of SUM_THREADS threads, by a tree; thread 0 gets it.
 __device__ __forceinline__ double block_sum(double value) {
     __shared__ double sums[SUM_THREADS];
@@ -108,7 +98,7 @@ __device__ __forceinline__ double block_sum(double value) {
 }
 
 // partials[block] = Σ g² over the block's runs of g, which are every gridDim.x-th row of 2048 values
-// launch: grid (min(ceil(n / 2048), 1056)), block (256), shared 0
+// launch: grid (NORM_PARTS), block (SUM_THREADS), shared 0
 extern "C" __global__ void squares(const float* g, u64 n, double* partials) {
     double total = 0.0;
     for (u64 at = first_of_run(); at < n; at += 8 * (u64)gridDim.x * SUM_THREADS) {

@@ -3,10 +3,8 @@
 // A block takes 64 columns of one sentence with 16 groups of 8 threads; a thread holds a run of eight columns of its
 // group's rows. Long sentences are cut among the groups, so that one of 175 rows costs little more than one of 22.
 
-#define COLUMNS 64u
-#define GROUPS 16u
-#define THREADS 128u
-#define WARPS 4u
+#define GROUPS (THREADS / 8)
+#define WARPS (THREADS / 32)
 
 // y[b] = (1/n_b)·Σ x[t] over the rows t of sentence b; zeros for a sentence without rows. x [rows, cols],
 // y [sentences, cols].
@@ -217,9 +215,7 @@ running_mean_backward(const act* __restrict__ dy, Segments segments, act* __rest
 // later subtracted must not stay behind: sums over many rows are doubles. Those over a few rows need be none in bfloat16,
 // whose eight bits leave a float room for exact sums.
 
-#define WINDOW_COLUMNS 32u
-#define WINDOW_GROUPS 64u
-#define WINDOW_THREADS 256u
+#define WINDOW_GROUPS (WINDOW_THREADS / 4)
 #define PIECES 8u  // of the groups, when their sums are scanned
 #define BATCH 4u
 

@@ -1,8 +1,11 @@
-// What every kernel shares: number types, runs of eight values, Philox dropout, reductions, packed sentences.
+// Shared by all kernels: number types, runs of eight values, Philox dropout, reductions, packed sentences.
 //
 // The text is put before each kernel file and compiled by NVRTC, without any header of the CUDA toolkit. The macro
 // BF16 chooses the type `act` of activations and their gradients: bfloat16 (1) or float (0). Sums, statistics, head
 // weights, master weights and weight gradients are float in both modes.
+//
+// Constants that the launchers use, too, are macros that Rust defines: NO_SENTENCE, BLOCK_ROWS and BLOCK_RUNS for all
+// files, others in the declaration of each file.
 //
 // Rows are handled in runs of eight columns: one 16-byte access in bfloat16, and one Philox block of dropout.
 
@@ -11,7 +14,6 @@ typedef unsigned short u16;
 typedef unsigned long long u64;
 
 #define FULL_WARP 0xffffffffu
-#define NO_SENTENCE 0xffffffffu
 
 // ---- activations -----------------------------------------------------------------------------------------------
 
@@ -128,6 +130,26 @@ struct Packed {
         load8((const act*)&values, 0, 8, v);
     }
 };
+
+// Arrays of n values: a thread takes the run of eight that begins here, which the last thread finds cut short.
+__device__ __forceinline__ u64 first_of_run() {
+    return 8 * ((u64)blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+__device__ __forceinline__ int run_length(u64 at, u64 n) {
+    return at + 8 <= n ? 8 : (int)(n - at);
+}
+
+// Matrices: a thread takes a run of a row, a block BLOCK_RUNS runs of BLOCK_ROWS rows.
+struct Place {
+    u32 row;
+    int at;
+};
+
+__device__ __forceinline__ Place place_of_thread() {
+    return {blockIdx.y * BLOCK_ROWS + threadIdx.x / BLOCK_RUNS,
+            (int)(8 * (blockIdx.x * BLOCK_RUNS + threadIdx.x % BLOCK_RUNS))};
+}
 
 // Writes `v`, or adds it to what is there.
 template <typename T>

@@ -1,7 +1,5 @@
 // Matrix products of sizes that cuBLASLt has none for (odd widths in bfloat16): plain tiles in shared memory.
 
-#define TILE 16
-
 // C [m, n] (+)= A·B, with A(i, t) = a[i·a_row + t·a_step] and B(t, j) = b[t·b_row + j·b_step]; then the bias of each
 // column (may be null) and, if asked for, max(0, ·). C has rows of c_row values.
 template <typename Out>

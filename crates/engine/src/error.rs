@@ -1,10 +1,12 @@
-//! What can go wrong in the engine.
+//! Errors of the engine.
+
+use crate::Numbers;
 
 /// Shorthand for a result with the engine's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An engine error; the text names the op or parameter, what was expected and what came.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A parameter that the step wants to update took no part in the loss.
@@ -29,6 +31,19 @@ pub enum Error {
     /// The GPU could not do what was asked.
     #[error("GPU: {0}")]
     Gpu(String),
+    /// A kernel needs more shared memory than the GPU has. With [`Numbers::Bf16`] it needs half as much as with
+    /// [`Numbers::F32`].
+    #[error(
+        "GPU: kernel `{kernel}` needs {bytes} bytes of shared memory for a block, more than this GPU has"
+    )]
+    SharedMemory {
+        /// Name of the kernel.
+        kernel: &'static str,
+        /// Bytes that it needs.
+        bytes: u32,
+        /// Number types that the device was opened with.
+        numbers: Numbers,
+    },
 }
 
 impl Error {

@@ -176,7 +176,10 @@ impl Ids {
 
     /// How many ids there really are, in device memory.
     pub(crate) fn valid(&self) -> Ptr {
-        Ptr(self.ptr().0 - 4 * ID_HEADER as u64)
+        match &self.data {
+            IdData::Host(_) => unreachable!("an op of the GPU was given ids of the CPU"),
+            IdData::Gpu(block) => block.ptr(),
+        }
     }
 }
 
@@ -353,8 +356,8 @@ struct SegmentLayout {
     rows: usize,
 }
 
-/// What rows of no sentence, and tiles that are not used, say.
-const NO_SENTENCE: u32 = u32::MAX;
+/// Sentence of rows that belong to none, and of tiles that are not used.
+pub(crate) const NO_SENTENCE: u32 = u32::MAX;
 
 impl SegmentLayout {
     fn starts(&self) -> usize {

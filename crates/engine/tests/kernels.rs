@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use mae_engine::cuda::compile::{Unit, compiler_version};
+use mae_engine::cuda::compile::{AttentionKind, Unit, compiler_version};
 use mae_engine::{Device, Numbers};
 use rayon::prelude::*;
 
@@ -44,10 +44,15 @@ fn every_kernel_file_compiles() {
 fn jobs() -> Vec<(Unit, bool, [i32; 2])> {
     let kinds =
         [(false, false, 0, false), (false, true, 1, false), (true, true, 2, false), (true, true, 2, true)];
-    let narrow = ["attention", "attention_backward"].map(|file| {
-        kinds.map(|(causal, dropout, weights, long)| Unit::attention(file, 5, causal, dropout, weights, long))
+    let kinds = kinds.map(|(causal, dropout, weights, long)| AttentionKind {
+        head: 5,
+        causal,
+        dropout,
+        weights,
+        long,
     });
-    let plain = Unit::every_file(false).into_iter().filter(|unit| !unit.file.starts_with("attention"));
+    let narrow = [Unit::attention_forward, Unit::attention_backward].map(|unit| kinds.map(unit));
+    let plain = Unit::every_file(false).into_iter().filter(|unit| !unit.is_attention());
     let f32: Vec<Unit> = narrow.into_iter().flatten().chain(plain).collect();
     let mut jobs = Vec::new();
     for capability in CAPABILITIES {

@@ -6,81 +6,122 @@ use std::path::PathBuf;
 
 use cudarc::nvrtc::{result as nvrtc, sys};
 
-use super::library;
+use super::kernel::{Constant, KernelFile};
+use super::launch::{BLOCK_ROWS, BLOCK_RUNS};
+use super::{library, ops};
+use crate::tensor::NO_SENTENCE;
 use crate::{Error, Result};
 
 /// Put before every kernel file.
-const PRELUDE: &str = include_str!("../../kernels/prelude.cuh");
+pub(super) const PRELUDE: &str = include_str!("../../kernels/prelude.cuh");
 
-/// Put before the attention kernels, too.
-const ATTENTION: &str = concat!(
-    "#line 1 \"attention.cuh\"\n",
-    include_str!("../../kernels/attention.cuh"),
-    "#line 1 \"attention_hopper.cuh\"\n",
-    include_str!("../../kernels/attention_hopper.cuh"),
-    "#line 1 \"attention_tiles.cuh\"\n",
-    include_str!("../../kernels/attention_tiles.cuh")
-);
+/// Constants of the prelude, for every kernel file.
+pub(super) const PRELUDE_CONSTANTS: &[(&str, &dyn Constant)] =
+    &[("NO_SENTENCE", &NO_SENTENCE), ("BLOCK_ROWS", &BLOCK_ROWS), ("BLOCK_RUNS", &BLOCK_RUNS)];
 
-macro_rules! sources {
-    ($($name:literal),* $(,)?) => {
-        /// Kernel files that no op has in its room: name and text.
-        const SHARED: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../kernels/", $name, ".cu")))),*];
-    };
-}
-
-sources![
-    "attention",
-    "attention_backward",
-    "decode",
-    "elementwise",
-    "embed",
-    "linear",
-    "loss",
-    "mixture",
-    "optim",
-    "pool",
-    "product"
+/// Kernel files that no op has in its room.
+static SHARED: &[&KernelFile] = &[
+    &ops::attention::FORWARD,
+    &ops::attention::BACKWARD,
+    &ops::decode::FILE,
+    &ops::elementwise::FILE,
+    &ops::embed::FILE,
+    &ops::linear::FILE,
+    &ops::cross_entropy::FILE,
+    &ops::mixture::FILE,
+    &ops::optim::FILE,
+    &ops::pool::FILE,
+    &super::product::FILE,
 ];
 
-/// Every kernel file: name and text.
-fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// Every kernel file.
+pub(super) fn files() -> impl Iterator<Item = &'static KernelFile> {
     crate::ops::KERNELS.iter().chain(SHARED).copied()
 }
 
-/// A kernel file with the macros it is compiled with.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// A kernel file with the macros of one version of it.
+#[derive(Clone)]
 pub struct Unit {
-    /// The file, without its extension.
-    pub file: &'static str,
-    /// Macros and their values.
-    pub macros: Vec<(&'static str, u32)>,
+    file: &'static KernelFile,
+    /// Macros and their values; they go before constants of the same name.
+    macros: Vec<(&'static str, u32)>,
+}
+
+impl PartialEq for Unit {
+    fn eq(&self, other: &Self) -> bool {
+        self.file.name == other.file.name && self.macros == other.macros
+    }
+}
+
+impl Eq for Unit {}
+
+impl Hash for Unit {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.file.name, &self.macros).hash(state);
+    }
+}
+
+impl std::fmt::Debug for Unit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.cu {:?}", self.file.name, self.macros)
+    }
+}
+
+/// Kind of attention that a version of the attention kernels is for.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionKind {
+    /// Width of a head.
+    pub head: u32,
+    /// Queries see no later keys.
+    pub causal: bool,
+    /// Probabilities are dropped.
+    pub dropout: bool,
+    /// Head weights: 0 none, 1 per sentence, 2 per row.
+    pub weights: u32,
+    /// For batches of long sentences.
+    pub long: bool,
 }
 
 impl Unit {
-    /// A file without macros of its own.
-    pub fn plain(file: &'static str) -> Self {
+    /// The only version of a file, or its version with the constants as Rust has them.
+    pub(crate) fn of(file: &'static KernelFile) -> Self {
         Self { file, macros: Vec::new() }
     }
 
-    /// An attention file for heads of this width; `weights`: 0 none, 1 per sentence, 2 per row; `long`: for batches of
-    /// long sentences.
-    pub fn attention(
-        file: &'static str,
-        head: u32,
-        causal: bool,
-        dropout: bool,
-        weights: u32,
-        long: bool,
-    ) -> Self {
+    /// A version of a file with other values of some constants.
+    pub(crate) fn with(file: &'static KernelFile, macros: Vec<(&'static str, u32)>) -> Self {
+        Self { file, macros }
+    }
+
+    /// The forward kernel of attention of this kind.
+    pub fn attention_forward(kind: AttentionKind) -> Self {
+        Self::attention(&ops::attention::FORWARD, kind)
+    }
+
+    /// The backward kernels of attention of this kind.
+    pub fn attention_backward(kind: AttentionKind) -> Self {
+        Self::attention(&ops::attention::BACKWARD, kind)
+    }
+
+    fn attention(file: &'static KernelFile, kind: AttentionKind) -> Self {
         let macros = vec![
-            ("HEAD", head),
-            ("CAUSAL", u32::from(causal)),
-            ("DROPOUT", u32::from(dropout)),
-            ("WEIGHTS", weights),
-            ("LONG", u32::from(long)),
+            ("HEAD", kind.head),
+            ("CAUSAL", u32::from(kind.causal)),
+            ("DROPOUT", u32::from(kind.dropout)),
+            ("WEIGHTS", kind.weights),
+            ("LONG", u32::from(kind.long)),
         ];
         Self { file, macros }
+    }
+
+    /// Name of the file, without its extension.
+    pub fn file(&self) -> &'static str {
+        self.file.name
+    }
+
+    /// Whether there is a version for each kind of attention.
+    pub fn is_attention(&self) -> bool {
+        self.file.name.starts_with("attention")
     }
 
     /// Every kernel file; the attention files, which have a version for each kind of attention, in the versions that
@@ -121,26 +162,39 @@ impl Unit {
             ),
         };
         let kinds = (0..12).map(|i| (width, i & 1 != 0, i & 2 != 0, i / 4, false));
-        let kinds: Vec<_> = kinds.chain(more.iter().copied()).collect();
-        let versions = |(file, _): (&'static str, &str)| match file.starts_with("attention") {
-            true => kinds
-                .iter()
-                .map(|&(w, c, d, weights, l)| Self::attention(file, w, c, d, weights, l))
-                .collect(),
-            false => vec![Self::plain(file)],
+        let kinds: Vec<_> = kinds
+            .chain(more.iter().copied())
+            .map(|(head, causal, dropout, weights, long)| AttentionKind {
+                head,
+                causal,
+                dropout,
+                weights,
+                long,
+            })
+            .collect();
+        let versions = |file: &'static KernelFile| match Self::of(file) {
+            unit if unit.is_attention() => kinds.iter().map(|&kind| Self::attention(file, kind)).collect(),
+            unit => vec![unit],
         };
-        sources().flat_map(versions).collect()
+        files().flat_map(versions).collect()
     }
 
     /// Compiles for compute capability `major.minor`, without a GPU and without the disk: the code, and what the
     /// compiler has to say of it.
     pub fn compile(&self, bf16: bool, capability: [i32; 2]) -> Result<(Vec<u8>, String)> {
-        compile(self.file, &self.source(), &self.options(bf16, capability))
+        compile(self.file.name, &self.source(), &self.options(bf16, capability))
     }
 
     fn options(&self, bf16: bool, capability: [i32; 2]) -> Vec<String> {
         let mut options: Vec<String> =
             self.macros.iter().map(|(name, value)| format!("-D{name}={value}")).collect();
+        let is_given = |name: &str| self.macros.iter().any(|(given, _)| *given == name);
+        let constants = PRELUDE_CONSTANTS.iter().chain(self.file.constants);
+        options.extend(
+            constants
+                .filter(|(name, _)| !is_given(name))
+                .map(|(name, value)| format!("-D{name}={}", value.text())),
+        );
         let hopper = self.is_for_hopper(bf16, capability);
         let [major, minor] = capability;
         // Instructions of one architecture alone need its own name.
@@ -159,10 +213,10 @@ impl Unit {
     }
 
     fn source(&self) -> String {
-        let (_, text) =
-            sources().find(|(name, _)| *name == self.file).expect("every unit names a kernel file");
-        let shared = if self.file.starts_with("attention") { ATTENTION } else { "" };
-        format!("#line 1 \"prelude.cuh\"\n{PRELUDE}\n{shared}\n#line 1 \"{}.cu\"\n{text}", self.file)
+        let own = format!("{}.cu", self.file.name);
+        let headers = self.file.headers.iter().copied();
+        let parts = std::iter::once(("prelude.cuh", PRELUDE)).chain(headers).chain([(&*own, self.file.text)]);
+        parts.map(|(name, text)| format!("#line 1 \"{name}\"\n{text}\n")).collect()
     }
 }
 
@@ -178,7 +232,7 @@ pub(crate) fn machine_code(unit: &Unit, bf16: bool, capability: [i32; 2]) -> Res
     {
         return Ok(code);
     }
-    let (code, _) = compile(unit.file, &source, &options)?;
+    let (code, _) = compile(unit.file.name, &source, &options)?;
     if let Some(path) = kept {
         keep(&path, &code);
     }

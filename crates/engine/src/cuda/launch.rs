@@ -1,4 +1,4 @@
-//! Kernel arguments and launches.
+//! Launches, and the structs that many kernels take.
 
 use std::ffi::{CString, c_void};
 
@@ -7,10 +7,11 @@ use cudarc::driver::{result, sys};
 use rayon::prelude::*;
 
 use super::compile::{Unit, machine_code};
+use super::kernel::{Kernel, kernel_struct};
 use super::memory::{Dtype, Ptr};
 use super::{Gpu, Live};
 use crate::rng;
-use crate::{Error, Result};
+use crate::{Error, Numbers, Result};
 
 /// A kernel that is loaded.
 #[derive(Clone, Copy)]
@@ -20,58 +21,35 @@ pub(crate) struct Function {
     shared: u32,
 }
 
-/// Something that can be passed to a kernel: the same bytes as the kernel's parameter.
-///
-/// # Safety
-///
-/// The type must be plain and laid out as the kernel declares it.
-// SAFETY: unsafe to implement, for a launch hands the bytes of the value to the kernel as they are.
-pub(crate) unsafe trait Argument {}
-
-// SAFETY: `const T*` and `T*`.
-unsafe impl Argument for Ptr {}
-// SAFETY: `u32`.
-unsafe impl Argument for u32 {}
-// SAFETY: `u64`.
-unsafe impl Argument for u64 {}
-// SAFETY: `float`.
-unsafe impl Argument for f32 {}
-
-/// `Stream` of the prelude.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Stream {
-    key: [u32; 2],
-    stream: u32,
-    step: Ptr,
+kernel_struct! {
+    /// Random numbers of an op.
+    pub(crate) struct Stream {
+        key0: u32,
+        key1: u32,
+        stream: u32,
+        step: *const u32,
+    }
 }
 
-/// `Dropout` of the prelude.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Dropout {
-    stream: Stream,
-    threshold: u32,
-    scale: f32,
+kernel_struct! {
+    /// Dropout; a threshold of 0 drops nothing.
+    pub(crate) struct Dropout {
+        stream: Stream,
+        threshold: u32,
+        scale: f32,
+    }
 }
 
-/// `Segments` of the prelude.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Segments {
-    pub(crate) starts: Ptr,
-    pub(crate) sentence_of_row: Ptr,
-    pub(crate) count: Ptr,
-    pub(crate) sentences: u32,
-    pub(crate) rows: u32,
+kernel_struct! {
+    /// Sentences of a packed matrix.
+    pub(crate) struct Segments {
+        starts: *const u32,
+        sentence_of_row: *const u32,
+        count: *const u32,
+        sentences: u32,
+        rows: u32,
+    }
 }
-
-// SAFETY: `repr(C)` with the fields of the prelude.
-unsafe impl Argument for Stream {}
-// SAFETY: as above.
-unsafe impl Argument for Dropout {}
-// SAFETY: as above.
-unsafe impl Argument for Segments {}
 
 /// Blocks, threads per block, and bytes of dynamic shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -81,16 +59,36 @@ pub(crate) struct Shape {
     pub(crate) shared: u32,
 }
 
+/// Threads of a block that works on an array.
+const VALUES_THREADS: usize = 256;
+
+/// Rows of a block that works on a matrix, and runs of eight columns.
+pub(crate) const BLOCK_ROWS: u32 = 4;
+pub(crate) const BLOCK_RUNS: u32 = 64;
+
 impl Shape {
     /// `blocks` blocks of `threads` threads.
     pub(crate) fn of(blocks: usize, threads: u32) -> Self {
         Self::grid([blocks, 1], threads)
     }
 
+    /// `x`·`y` blocks of `threads` threads.
     pub(crate) fn grid([x, y]: [usize; 2], threads: u32) -> Self {
         Self { grid: [x as u32, y as u32, 1], block: threads, shared: 0 }
     }
 
+    /// One thread for each run of eight of `count` values.
+    pub(crate) fn over_values(count: usize) -> Self {
+        Self::of(count.div_ceil(8 * VALUES_THREADS), VALUES_THREADS as u32)
+    }
+
+    /// One thread for each run of eight columns of `rows` rows: `place_of_thread` of the prelude.
+    pub(crate) fn over_rows(rows: usize, cols: usize) -> Self {
+        let blocks = [cols.div_ceil(8 * BLOCK_RUNS as usize), rows.div_ceil(BLOCK_ROWS as usize)];
+        Self::grid(blocks, BLOCK_ROWS * BLOCK_RUNS)
+    }
+
+    /// The same with `bytes` of dynamic shared memory.
     pub(crate) fn shared(self, bytes: usize) -> Self {
         Self { shared: bytes as u32, ..self }
     }
@@ -100,43 +98,41 @@ impl Shape {
 const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
 
 impl Gpu {
-    /// Launches `kernel` of `unit` with `arguments`, in stream order.
-    pub(crate) fn launch(
-        &self,
-        unit: &Unit,
-        kernel: &'static str,
-        shape: Shape,
-        arguments: &[&dyn Argument],
-    ) {
+    /// Launches a kernel of a file that has one version, in stream order.
+    pub(crate) fn call<K: Kernel>(&self, shape: Shape, kernel: &K) {
+        self.call_in(&Unit::of(K::FILE), shape, kernel);
+    }
+
+    /// Launches a kernel of `unit`, a version of its file, in stream order.
+    pub(crate) fn call_in<K: Kernel>(&self, unit: &Unit, shape: Shape, kernel: &K) {
+        debug_assert_eq!(unit.file(), K::FILE.name);
         if !self.ready() || shape.grid.contains(&0) {
             return;
         }
-        let function = match self.function(unit, kernel, shape.shared) {
+        let name = K::SIGNATURE.name;
+        let function = match self.function(unit, name, shape.shared) {
             Ok(function) => function,
             Err(error) => return self.fail(error),
         };
-        let mut parameters: Vec<*mut c_void> = arguments
-            .iter()
-            .map(|&argument| std::ptr::from_ref(argument).cast::<c_void>().cast_mut())
-            .collect();
         let [x, y, z] = shape.grid;
-        let launched = self.timed(
-            || kernel.to_owned(),
-            // SAFETY: launchers pass what the kernel declares, and buffers of the sizes it is told; the kernel suite
-            // checks every launcher against the CPU.
-            || unsafe {
+        let launch = |arguments: &mut [*mut c_void]| {
+            // SAFETY: a `Kernel` passes the arguments that the kernel of this name declares. They are plain values;
+            // addresses among them come from blocks of device memory, which Rust never reads through references.
+            // Launchers see to it that blocks have the sizes the kernel is given; the kernel suite checks them.
+            unsafe {
                 result::launch_kernel(
                     function.handle,
                     (x, y, z),
                     (shape.block, 1, 1),
                     shape.shared,
                     self.stream(),
-                    &mut parameters,
+                    arguments,
                 )
-            },
-        );
+            }
+        };
+        let launched = self.timed(|| name.to_owned(), || kernel.with_pointers(launch));
         if let Err(error) = launched {
-            self.fail(Error::Gpu(format!("kernel `{kernel}`: {error}")));
+            self.fail(Error::Gpu(format!("kernel `{name}`: {error}")));
         }
     }
 
@@ -166,11 +162,11 @@ impl Gpu {
         };
         if shared > function.shared {
             let most = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            set(function.handle, most, shared as i32).map_err(|error| {
-                let less = if self.act() == Dtype::F32 { "; --precision bf16 asks for half of it" } else { "" };
-                Error::Gpu(format!(
-                    "kernel `{kernel}`: {error}: it asks for {shared} bytes of shared memory, more than this GPU has{less}"
-                ))
+            let numbers = if self.act() == Dtype::F32 { Numbers::F32 } else { Numbers::Bf16 };
+            set(function.handle, most, shared as i32).map_err(|_| Error::SharedMemory {
+                kernel,
+                bytes: shared,
+                numbers,
             })?;
             function.shared = shared;
         }
@@ -191,7 +187,7 @@ impl Gpu {
         let code = machine_code(unit, self.act() == Dtype::Bf16, self.capability)?;
         // SAFETY: the code is a whole cubin from NVRTC; the driver copies it.
         let module = unsafe { result::module::load_data(code.as_ptr().cast()) }
-            .map_err(|e| Error::Gpu(format!("{}.cu: {e}", unit.file)))?;
+            .map_err(|e| Error::Gpu(format!("{}.cu: {e}", unit.file())))?;
         modules.insert(unit.clone(), module);
         Ok(module)
     }
@@ -207,13 +203,13 @@ impl Gpu {
 
     /// The random numbers of an op, as kernels see them.
     pub(crate) fn stream_argument(&self, stream: rng::Stream) -> Stream {
-        let (key, stream) = stream.address();
-        Stream { key, stream, step: self.live(Live::Step) }
+        let ([key0, key1], stream) = stream.address();
+        Stream { key0, key1, stream, step: self.live(Live::Step) }
     }
 
     /// Dropout as kernels see it; `None` drops nothing.
     pub(crate) fn dropout_argument(&self, dropout: Option<rng::Dropout>) -> Dropout {
-        let nothing = Stream { key: [0; 2], stream: 0, step: Ptr::NULL };
+        let nothing = Stream { key0: 0, key1: 0, stream: 0, step: Ptr::NULL };
         dropout.map_or(Dropout { stream: nothing, threshold: 0, scale: 1.0 }, |dropout| Dropout {
             stream: self.stream_argument(dropout.stream()),
             threshold: dropout.threshold(),

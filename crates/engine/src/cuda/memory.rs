@@ -10,13 +10,24 @@ use super::Gpu;
 use crate::usage::Usage;
 use crate::{Error, Result};
 
-/// An address in device memory; null where an argument is absent.
+/// An address in a block of device memory; null where an argument is absent.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ptr(pub u64);
+pub(crate) struct Ptr(u64);
 
 impl Ptr {
     pub(crate) const NULL: Self = Self(0);
+
+    /// The number that CUDA knows it by.
+    pub(crate) fn address(self) -> u64 {
+        self.0
+    }
+
+    /// Any address, for tests that use none.
+    #[cfg(test)]
+    pub(crate) fn at(address: u64) -> Self {
+        Self(address)
+    }
 
     /// The address `bytes` further on.
     pub(crate) fn plus(self, bytes: usize) -> Self {

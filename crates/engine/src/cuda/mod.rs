@@ -7,7 +7,8 @@
 //! | `compile` | kernels: embedded text, NVRTC, the cache on disk |
 //! | `memory` | recycled device memory |
 //! | `transfer` | copies from and to page-locked memory, events |
-//! | `launch` | kernel arguments and launches |
+//! | `kernel` | kernels as types: parameters declared once, compared with the CUDA sources by a test |
+//! | `launch` | launches, and the structs that many kernels take |
 //! | `product` | matrix products by cuBLASLt |
 //! | `profile` | the time of each kernel and product |
 //! | `graph` | passes captured once and replayed |
@@ -18,6 +19,7 @@
 
 pub mod compile;
 pub(crate) mod graph;
+pub(crate) mod kernel;
 pub(crate) mod launch;
 pub mod library;
 pub(crate) mod memory;
@@ -48,6 +50,7 @@ pub(crate) struct Gpu {
     ordinal: usize,
     name: String,
     capability: [i32; 2],
+    multiprocessors: usize,
     context: sys::CUcontext,
     stream: sys::CUstream,
     act: Dtype,
@@ -61,7 +64,7 @@ pub(crate) struct Gpu {
     live: OnceLock<Block>,
     capturing: AtomicBool,
     failed: AtomicBool,
-    failure: Mutex<Option<String>>,
+    failure: Mutex<Option<Error>>,
 }
 
 // SAFETY: the handles may be used from any thread once the context is current there, which `ready` sees to.
@@ -139,6 +142,13 @@ fn capability(device: sys::CUdevice) -> std::result::Result<[i32; 2], result::Dr
     ])
 }
 
+fn multiprocessors(device: sys::CUdevice) -> std::result::Result<usize, result::DriverError> {
+    use sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    // SAFETY: `device` is valid.
+    let count = unsafe { result::device::get_attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) }?;
+    Ok(usize::try_from(count).unwrap_or(1).max(1))
+}
+
 impl Gpu {
     /// Opens GPU number `ordinal`; activations are of type `act`.
     pub(crate) fn open(ordinal: usize, act: Dtype) -> Result<Arc<Self>> {
@@ -167,6 +177,7 @@ impl Gpu {
             ordinal,
             name: own.name.clone(),
             capability: own.capability,
+            multiprocessors: multiprocessors(device).map_err(start("opening the GPU"))?,
             context,
             stream,
             act,
@@ -209,6 +220,11 @@ impl Gpu {
         )
     }
 
+    /// Number of multiprocessors. An op that cuts sums by it has other rounding on another GPU, and says so.
+    pub(crate) fn multiprocessors(&self) -> usize {
+        self.multiprocessors
+    }
+
     /// The type of activations.
     pub(crate) fn act(&self) -> Dtype {
         self.act
@@ -244,7 +260,7 @@ impl Gpu {
     /// Keeps the first error.
     pub(crate) fn fail(&self, error: Error) {
         let mut failure = self.failure.lock().expect("no op panics while it reports");
-        failure.get_or_insert_with(|| error.to_string());
+        failure.get_or_insert(error);
         self.failed.store(true, Ordering::Relaxed);
     }
 
@@ -258,7 +274,7 @@ impl Gpu {
     /// The first error so far.
     pub(crate) fn check(&self) -> Result<()> {
         match &*self.failure.lock().expect("no op panics while it reports") {
-            Some(message) => Err(Error::Gpu(message.clone())),
+            Some(error) => Err(error.clone()),
             None => Ok(()),
         }
     }
@@ -294,7 +310,7 @@ impl Gpu {
     pub(crate) fn set_word(&self, at: Ptr, bits: u32) {
         if self.ready() {
             // SAFETY: callers give the address of a word in a living block.
-            self.note(unsafe { sys::cuMemsetD32Async(at.0, bits, 1, self.stream) }.result());
+            self.note(unsafe { sys::cuMemsetD32Async(at.address(), bits, 1, self.stream) }.result());
         }
     }
 
@@ -302,7 +318,7 @@ impl Gpu {
     pub(crate) fn clear(&self, at: Ptr, bytes: usize) {
         if self.ready() && bytes > 0 {
             // SAFETY: callers give a range of a living block.
-            self.note(unsafe { result::memset_d8_async(at.0, 0, bytes, self.stream) });
+            self.note(unsafe { result::memset_d8_async(at.address(), 0, bytes, self.stream) });
         }
     }
 
@@ -310,7 +326,7 @@ impl Gpu {
     pub(crate) fn copy(&self, from: Ptr, to: Ptr, bytes: usize) {
         if self.ready() && bytes > 0 {
             // SAFETY: callers give ranges of living blocks.
-            self.note(unsafe { result::memcpy_dtod_async(to.0, from.0, bytes, self.stream) });
+            self.note(unsafe { result::memcpy_dtod_async(to.address(), from.address(), bytes, self.stream) });
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use cudarc::cublaslt::{result, sys};
 
 use super::Gpu;
-use super::compile::Unit;
+use super::kernel::{Act, kernels};
 use super::launch::Shape;
 use super::memory::{Dtype, Ptr};
 use crate::{Error, Result};
@@ -145,7 +145,7 @@ impl Gpu {
         if p.epilogue != Epilogue::Nothing {
             use sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER as POINTER;
             // SAFETY: the attribute is a pointer; the lock keeps others from changing it before the call below.
-            unsafe { attribute(plan.description, POINTER, &p.bias.0) }?;
+            unsafe { attribute(plan.description, POINTER, &p.bias.address()) }?;
         }
         let (alpha, beta) = (1.0f32, f32::from(u8::from(p.add)));
         let [a, b, c] = plan.layouts;
@@ -156,13 +156,13 @@ impl Gpu {
                 plan.description,
                 std::ptr::from_ref(&alpha).cast(),
                 std::ptr::from_ref(&beta).cast(),
-                p.b.ptr.0 as *const c_void,
+                p.b.ptr.address() as *const c_void,
                 a,
-                p.a.ptr.0 as *const c_void,
+                p.a.ptr.address() as *const c_void,
                 b,
-                p.c.0 as *const c_void,
+                p.c.address() as *const c_void,
                 c,
-                p.c.0 as *mut c_void,
+                p.c.address() as *mut c_void,
                 c,
                 &plan.algorithm,
                 self.products.workspace as *mut c_void,
@@ -182,28 +182,64 @@ impl Gpu {
         };
         let ((a_row, a_step), (b_row, b_step)) = (strides(&p.a), strides(&p.b));
         let bias = if p.epilogue == Epilogue::Nothing { Ptr::NULL } else { p.bias };
-        let kernel = if p.out == self.act() { "product_act" } else { "product_float" };
-        self.launch(
-            &Unit::plain("product"),
-            kernel,
-            Shape::grid([p.size[1].div_ceil(16), p.size[0].div_ceil(16)], 256),
-            &[
-                &p.a.ptr,
-                &a_row,
-                &a_step,
-                &p.b.ptr,
-                &b_row,
-                &b_step,
-                &p.c,
-                &(p.c_cols as u32),
-                &u32::from(p.add),
-                &bias,
-                &u32::from(p.epilogue == Epilogue::BiasRelu),
-                &m,
-                &n,
-                &k,
-            ],
-        );
+        let (c_row, add) = (p.c_cols as u32, u32::from(p.add));
+        let relu = u32::from(p.epilogue == Epilogue::BiasRelu);
+        let (a, b, c) = (p.a.ptr, p.b.ptr, p.c);
+        let blocks = [p.size[1].div_ceil(TILE), p.size[0].div_ceil(TILE)];
+        let shape = Shape::grid(blocks, (TILE * TILE) as u32);
+        match p.out == self.act() {
+            true => {
+                let product =
+                    ProductAct { a, a_row, a_step, b, b_row, b_step, c, c_row, add, bias, relu, m, n, k };
+                self.call(shape, &product);
+            }
+            false => {
+                let product =
+                    ProductFloat { a, a_row, a_step, b, b_row, b_step, c, c_row, add, bias, relu, m, n, k };
+                self.call(shape, &product);
+            }
+        }
+    }
+}
+
+/// Rows and columns of the product that a block computes.
+const TILE: usize = 16;
+
+kernels! {
+    static FILE = "product" at "../../kernels/product.cu", constants [TILE];
+
+    struct ProductAct = product_act {
+        a: *const Act,
+        a_row: u32,
+        a_step: u32,
+        b: *const Act,
+        b_row: u32,
+        b_step: u32,
+        c: *mut Act,
+        c_row: u32,
+        add: u32,
+        bias: *const Act,
+        relu: u32,
+        m: u32,
+        n: u32,
+        k: u32,
+    }
+
+    struct ProductFloat = product_float {
+        a: *const Act,
+        a_row: u32,
+        a_step: u32,
+        b: *const Act,
+        b_row: u32,
+        b_step: u32,
+        c: *mut f32,
+        c_row: u32,
+        add: u32,
+        bias: *const Act,
+        relu: u32,
+        m: u32,
+        n: u32,
+        k: u32,
     }
 }
 
@@ -261,7 +297,7 @@ fn try_plan(
         if key.epilogue != Epilogue::Nothing {
             attribute(description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &(kind(key.out) as i32))?;
             // Some algorithms ask that the pointer be aligned: let the choice see it.
-            attribute(description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias.0)?;
+            attribute(description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias.address())?;
         }
     }
     let stored = |dtype: Dtype, [rows, cols]: [usize; 2], pitch: usize| {

@@ -153,7 +153,7 @@ impl Arrival {
             // SAFETY: the slot is this long; it lives, and nobody looks at it, until the event has passed.
             let target = unsafe { std::slice::from_raw_parts_mut(slot.memory.address(), bytes) };
             // SAFETY: callers give a range of a living block.
-            let begun = unsafe { result::memcpy_dtoh_async(target, from.0, gpu.stream()) };
+            let begun = unsafe { result::memcpy_dtoh_async(target, from.address(), gpu.stream()) };
             begun.map_err(Error::driver("a copy to the host"))?;
             slot.copied.record(gpu.stream())?;
         }

@@ -22,7 +22,7 @@
 //! |---|---|
 //! | `mod.rs` | the entry, a method of [`Tape`](crate::Tape): formula with shapes, checks, outputs, what the backward pass keeps, one recording; tests |
 //! | `cpu.rs` | `forward` and `backward` on slices; the definition of the op |
-//! | `cuda.rs` | `forward` and `backward` on device memory: kernel launches and products |
+//! | `cuda.rs` | its kernels with their parameters ([`kernels!`](crate::cuda::kernel)); `forward` and `backward` on device memory: kernel calls and products |
 //! | `<op>.cu` | its kernels |
 //! | `suite.rs` | its cases of the kernel suite (feature `suite`), which compares a GPU with the CPU |
 //!
@@ -56,10 +56,9 @@ use crate::rng::Dropout;
 
 /// Registers what rooms have besides their op: kernel files, and cases of the kernel suite.
 macro_rules! rooms {
-    ($($op:ident: [$($file:literal),*];)*) => {
-        /// The kernel files of all rooms: name and text.
-        pub(crate) const KERNELS: &[(&str, &str)] =
-            &[$($(($file, include_str!(concat!(stringify!($op), "/", $file, ".cu"))),)*)*];
+    ($($op:ident: [$($file:ident),*];)*) => {
+        /// Kernel files of all rooms.
+        pub(crate) static KERNELS: &[&crate::cuda::kernel::KernelFile] = &[$($(&$op::cuda::$file,)*)*];
 
         /// The suite's cases of all rooms.
         #[cfg(feature = "suite")]
@@ -70,8 +69,8 @@ macro_rules! rooms {
 }
 
 rooms! {
-    batch_norm: ["batch_norm"];
-    residual_norm: ["residual_norm"];
+    batch_norm: [FILE];
+    residual_norm: [FILE];
 }
 
 /// Scratch for the dropout factors of one row.

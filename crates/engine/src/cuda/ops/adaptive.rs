@@ -1,12 +1,12 @@
-//! Rows of a table, rows of a value, rows of several values back in their order. How many rows of a band there really
-//! are is read from device memory; surplus rows are zeros.
+//! Rows of a table, rows of a value, rows of several values back in their order. The number of rows that a band has is
+//! read from device memory; surplus rows are zeros.
 
 use std::sync::Arc;
 
+use super::elementwise::{GiveRows, TakeRows};
+use super::embed::{self, BandParts, EmbedBandsBackward, EmbedBandsForward, MOST_BANDS};
 use super::linear::record;
-use super::{by_rows, embed};
-use crate::cuda::compile::Unit;
-use crate::cuda::launch::Argument;
+use crate::cuda::launch::Shape;
 use crate::cuda::memory::Ptr;
 use crate::cuda::{Gpu, Live};
 use crate::ops::adaptive::{BandedIds, Placing};
@@ -14,20 +14,21 @@ use crate::ops::decode::Lineage;
 use crate::rng::Dropout;
 use crate::{Error, Ids, ParamId, Segments, Tape, Var};
 
-/// Rows by index, either way; `x` and `y` as the kernel names them.
-fn move_rows(gpu: &Gpu, kernel: &'static str, x: Ptr, rows: &Ids, y: Ptr, cols: usize) {
-    gpu.launch(
-        &Unit::plain("elementwise"),
-        kernel,
-        by_rows(rows.len(), cols),
-        &[&x, &rows.ptr(), &rows.valid(), &y, &(rows.len() as u32), &(cols as u32)],
-    );
+/// Takes the rows `rows` of `x`, which has `cols` columns.
+fn take(gpu: &Gpu, x: Ptr, rows: &Ids, y: Ptr, cols: usize) {
+    let shape = Shape::over_rows(rows.len(), cols);
+    gpu.call(shape, &rows_of(x, rows, y, cols));
+}
+
+fn rows_of(x: Ptr, rows: &Ids, y: Ptr, cols: usize) -> TakeRows {
+    let count = rows.len() as u32;
+    TakeRows { x, rows: rows.ptr(), valid: rows.valid(), y, count, cols: cols as u32 }
 }
 
 pub(crate) fn lookup(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, table: ParamId, ids: &Ids) -> Var {
     let (rows, cols) = (ids.len(), tape.params.block(table).cols);
     let y = tape.device().scratch(rows * cols);
-    move_rows(gpu, "take_rows", tape.params.weights(table), ids, y.ptr(), cols);
+    take(gpu, tape.params.weights(table), ids, y.ptr(), cols);
     let tracked = tape.is_free(table);
     let y = tape.output([rows, cols], y, tracked);
     let ids = ids.clone();
@@ -40,7 +41,7 @@ pub(crate) fn lookup(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, table: ParamId, ids: &
 pub(crate) fn take_rows(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, rows: &Ids) -> Var {
     let cols = x.cols();
     let y = tape.device().scratch(rows.len() * cols);
-    move_rows(gpu, "take_rows", x.ptr(), rows, y.ptr(), cols);
+    take(gpu, x.ptr(), rows, y.ptr(), cols);
     let y = tape.output([rows.len(), cols], y, x.tracked());
     let (x, rows) = (x.clone(), rows.clone());
     record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
@@ -51,36 +52,22 @@ pub(crate) fn take_rows(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, rows: &Ids
         if held == 0 {
             gpu.clear(dx, x.tensor().count() * gpu.act().size());
         }
-        move_rows(gpu, "give_rows", dy.ptr(), &rows, dx, cols);
+        let shape = Shape::over_rows(rows.len(), cols);
+        gpu.call(shape, &GiveRows(rows_of(dy.ptr(), &rows, dx, cols)));
     });
     y
 }
 
-/// Bands that a kernel takes.
-const MOST_BANDS: usize = 8;
-
-/// `Bands` of the kernel.
-#[repr(C)]
-struct Parts {
-    part: [Ptr; MOST_BANDS],
-    first: [u32; MOST_BANDS],
-}
-
-// SAFETY: `repr(C)` with the fields of the kernel's struct.
-unsafe impl Argument for Parts {}
-
-impl Parts {
-    /// `None` where there are too many.
-    fn of(parts: &[Var]) -> Option<Self> {
-        let mut all = Self { part: [Ptr::NULL; MOST_BANDS], first: [u32::MAX; MOST_BANDS] };
-        let mut first = 0;
-        for (band, part) in parts.iter().enumerate() {
-            *all.part.get_mut(band)? = part.ptr();
-            all.first[band] = first;
-            first += part.rows() as u32;
-        }
-        Some(all)
+/// The rows of all bands, end to end; `None` where there are too many bands.
+fn band_parts(parts: &[Var]) -> Option<BandParts> {
+    let mut all = BandParts { part: [Ptr::NULL; MOST_BANDS], first: [u32::MAX; MOST_BANDS] };
+    let mut first = 0;
+    for (band, part) in parts.iter().enumerate() {
+        *all.part.get_mut(band)? = part.ptr();
+        all.first[band] = first;
+        first += part.rows() as u32;
     }
+    Some(all)
 }
 
 #[expect(clippy::too_many_arguments, reason = "one kernel's arguments")]
@@ -97,22 +84,20 @@ pub(crate) fn embed_bands(
     let (rows, cols, scale) = (ids.len(), placing.positions.cols(), placing.scale);
     let y = tape.device().scratch(rows * cols);
     let offset = after.map_or(gpu.live(Live::Zero), |lineage| lineage.on_gpu().before.ptr());
-    match Parts::of(parts) {
-        Some(bands) => gpu.launch(
-            &Unit::plain("embed"),
-            "embed_bands_forward",
-            by_rows(rows, cols),
-            &[
-                &bands,
-                &placing.positions.ptr(),
-                &ids.places().ptr(),
-                &segments.argument(),
-                &offset,
-                &scale,
-                &gpu.dropout_argument(dropout),
-                &y.ptr(),
-                &(cols as u32),
-            ],
+    match band_parts(parts) {
+        Some(bands) => gpu.call(
+            Shape::over_rows(rows, cols),
+            &EmbedBandsForward {
+                bands,
+                positions: placing.positions.ptr(),
+                places: ids.places().ptr(),
+                segments: segments.argument(),
+                offset,
+                scale,
+                dropout: gpu.dropout_argument(dropout),
+                y: y.ptr(),
+                cols: cols as u32,
+            },
         ),
         None => gpu.fail(Error::Gpu(format!(
             "a vocabulary of {} bands; on a GPU there can be {MOST_BANDS}: give fewer cutoffs",
@@ -128,21 +113,19 @@ pub(crate) fn embed_bands(
                 continue;
             }
             let rows = ids.rows(band);
-            gpu.launch(
-                &Unit::plain("embed"),
-                "embed_bands_backward",
-                by_rows(rows.len(), cols),
-                &[
-                    &dy.ptr(),
-                    &rows.ptr(),
-                    &rows.valid(),
-                    &gpu.dropout_argument(dropout),
-                    &scale,
-                    &dz,
-                    &held,
-                    &(rows.len() as u32),
-                    &(cols as u32),
-                ],
+            gpu.call(
+                Shape::over_rows(rows.len(), cols),
+                &EmbedBandsBackward {
+                    dy: dy.ptr(),
+                    rows: rows.ptr(),
+                    valid: rows.valid(),
+                    dropout: gpu.dropout_argument(dropout),
+                    scale,
+                    dz,
+                    add: held,
+                    room: rows.len() as u32,
+                    cols: cols as u32,
+                },
             );
         }
     });

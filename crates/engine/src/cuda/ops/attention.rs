@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::linear::record;
 use crate::cuda::Gpu;
-use crate::cuda::compile::Unit;
-use crate::cuda::launch::{Argument, Dropout, Segments, Shape};
+use crate::cuda::compile::{AttentionKind, Unit};
+use crate::cuda::kernel::{Act, Pair, kernel_struct, kernels};
+use crate::cuda::launch::{Dropout, Segments, Shape};
 use crate::cuda::memory::Ptr;
 use crate::device::Buffer;
 use crate::ops::attention::{HeadWeights, Inputs, Plan};
@@ -21,46 +22,74 @@ const LONG: usize = 128;
 const HOPPER_SHARED: usize = 57 << 10;
 /// Sentences up to this length have a backward kernel of their own.
 const SHORT: usize = 64;
+/// Tiles of the other side that a block for long sentences has in shared memory.
+const LONG_STAGES: usize = 2;
+/// Values between the rows of a tile in shared memory, so that eight rows lie in different banks.
+const PADDING: usize = 8;
 
-/// `Attend` of the kernels.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Attend {
-    q: Ptr,
-    k: Ptr,
-    v: Ptr,
-    weights: Ptr,
-    out: Ptr,
-    log_sums: Ptr,
-    kept: Ptr,
-    query_tiles: Ptr,
-    queries: Segments,
-    keys: Segments,
-    dropout: Dropout,
-    heads: u32,
-    q_stride: u32,
-    kv_stride: u32,
-    kept_stride: u32,
-    every_head: u32,
+kernel_struct! {
+    /// Arguments of the forward kernel; `attention.cuh` says what each is.
+    struct Attend {
+        q: *const Act,
+        k: *const Act,
+        v: *const Act,
+        weights: *const f32,
+        out: *mut Act,
+        log_sums: *mut f32,
+        kept: *mut u16,
+        query_tiles: *const Pair,
+        queries: Segments,
+        keys: Segments,
+        dropout: Dropout,
+        heads: u32,
+        q_stride: u32,
+        kv_stride: u32,
+        kept_stride: u32,
+        every_head: u32,
+    }
 }
 
-/// `AttendBackward` of the kernels.
-#[repr(C)]
-struct AttendBackward {
-    forward: Attend,
-    d_out: Ptr,
-    d_q: Ptr,
-    d_k: Ptr,
-    d_v: Ptr,
-    d_weights: Ptr,
-    delta: Ptr,
-    key_tiles: Ptr,
+kernel_struct! {
+    /// Arguments of the backward kernels.
+    struct AttendBackward {
+        forward: Attend,
+        d_out: *const Act,
+        d_q: *mut Act,
+        d_k: *mut Act,
+        d_v: *mut Act,
+        d_weights: *mut f32,
+        delta: *mut f32,
+        key_tiles: *const Pair,
+    }
 }
 
-// SAFETY: `repr(C)` with the fields of the kernels' struct.
-unsafe impl Argument for Attend {}
-// SAFETY: as above.
-unsafe impl Argument for AttendBackward {}
+/// Files before those of the kernels.
+const HEADERS: &[(&str, &str)] = &[
+    ("attention.cuh", include_str!("../../../kernels/attention.cuh")),
+    ("attention_hopper.cuh", include_str!("../../../kernels/attention_hopper.cuh")),
+    ("attention_tiles.cuh", include_str!("../../../kernels/attention_tiles.cuh")),
+];
+
+kernels! {
+    static FORWARD = "attention" at "../../../kernels/attention.cu",
+        constants [TILE, LONG_TILE, LONG_STAGES, PADDING], headers HEADERS;
+
+    struct AttentionForward = attention_forward { a: Attend }
+}
+
+kernels! {
+    static BACKWARD = "attention_backward" at "../../../kernels/attention_backward.cu",
+        constants [TILE, LONG_TILE, LONG_STAGES, SHORT, PADDING], headers HEADERS;
+
+    /// All gradients of sentences of at most [`SHORT`] rows.
+    struct BackwardShort = attention_backward_short { b: AttendBackward }
+    /// Gradients of queries, and of weights per row.
+    struct BackwardRows = attention_backward_rows { b: AttendBackward }
+    /// Gradients of keys and values.
+    struct BackwardKeys = attention_backward_keys { b: AttendBackward }
+    /// Gradients of weights per sentence.
+    struct WeightGradients = attention_weight_gradients { b: AttendBackward }
+}
 
 /// Where queries, keys and values begin, and the distance of their rows.
 struct Layout {
@@ -88,20 +117,19 @@ fn layout(gpu: &Gpu, plan: &Plan, inputs: &Inputs, [first, second]: [Ptr; 2]) ->
     }
 }
 
-fn unit(plan: &Plan, file: &'static str) -> Unit {
+fn kind(plan: &Plan) -> AttentionKind {
     let weights = match plan.weights {
         HeadWeights::One => 0,
         HeadWeights::PerSentence(_) => 1,
         HeadWeights::PerRow(_) => 2,
     };
-    Unit::attention(
-        file,
-        plan.head_width() as u32,
-        plan.causal,
-        plan.dropout.is_some(),
+    AttentionKind {
+        head: plan.head_width() as u32,
+        causal: plan.causal,
+        dropout: plan.dropout.is_some(),
         weights,
-        is_long(plan),
-    )
+        long: is_long(plan),
+    }
 }
 
 /// By the room for sentences and rows, so that a captured pass runs the kernels it was captured with.
@@ -122,7 +150,7 @@ fn tiles(plan: &Plan, segments: &crate::Segments) -> (Ptr, u32) {
 /// A launch over tiles, with so many tiles of a block's own rows in shared memory, and two of the other side or twice as
 /// many: the kernels' ROWS and STAGES.
 fn shape(gpu: &Gpu, plan: &Plan, unit: &Unit, tiles: u32, own_tiles: usize) -> Shape {
-    let (rows, stages) = (block_rows(plan), if is_long(plan) { 2 } else { 1 });
+    let (rows, stages) = (block_rows(plan), if is_long(plan) { LONG_STAGES } else { 1 });
     let tile_rows = own_tiles * rows + 2 * stages * TILE;
     let shared = match gpu.is_for_hopper(unit) {
         true => (tile_rows * plan.head_width() * gpu.act().size()).max(HOPPER_SHARED),
@@ -133,7 +161,7 @@ fn shape(gpu: &Gpu, plan: &Plan, unit: &Unit, tiles: u32, own_tiles: usize) -> S
 
 /// Values from one row of a tile in shared memory to the next, where it is not laid out for Hopper.
 fn pitch(plan: &Plan) -> usize {
-    plan.head_width().next_multiple_of(16) + 8
+    plan.head_width().next_multiple_of(16) + PADDING
 }
 
 pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, plan: Plan) -> Var {
@@ -174,8 +202,8 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
         kept_stride: kept_stride as u32,
         every_head: u32::from(plan.tracked_weights().is_some()),
     };
-    let unit = unit(&plan, "attention");
-    gpu.launch(&unit, "attention_forward", shape(gpu, &plan, &unit, tile_count, 1), &[&attend]);
+    let unit = Unit::attention_forward(kind(&plan));
+    gpu.call_in(&unit, shape(gpu, &plan, &unit, tile_count, 1), &AttentionForward { a: attend });
 
     let out = tape.output([rows, plan.width], out, tracked);
     let log_sums = Tensor::new([rows, plan.heads], log_sums);
@@ -207,7 +235,7 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
             delta: delta.ptr(),
             key_tiles,
         };
-        launch_backward(gpu, &plan, &all, [tile_count, key_tile_count]);
+        launch_backward(gpu, &plan, all, [tile_count, key_tile_count]);
         if let (Some(w), Some(d_weights)) = (plan.tracked_weights(), d_weights) {
             backward.give(w, d_weights);
         }
@@ -223,21 +251,21 @@ pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, pl
     out
 }
 
-fn launch_backward(gpu: &Arc<Gpu>, plan: &Plan, all: &AttendBackward, [query_tiles, key_tiles]: [u32; 2]) {
-    let unit = unit(plan, "attention_backward");
+fn launch_backward(gpu: &Arc<Gpu>, plan: &Plan, b: AttendBackward, [query_tiles, key_tiles]: [u32; 2]) {
+    let unit = Unit::attention_backward(kind(plan));
     let size = gpu.act().size();
     let sentences = plan.queries.count();
     let longest = plan.queries.longest().max(plan.keys.longest());
     if longest <= SHORT && !is_long(plan) {
-        let shared = (4 * SHORT * pitch(plan) + 2 * SHORT * (SHORT + 8)) * size;
+        let shared = (4 * SHORT * pitch(plan) + 2 * SHORT * (SHORT + PADDING)) * size;
         let shape = Shape::grid([plan.heads, sentences], 2 * SHORT as u32).shared(shared);
-        return gpu.launch(&unit, "attention_backward_short", shape, &[all]);
+        return gpu.call_in(&unit, shape, &BackwardShort { b });
     }
-    gpu.launch(&unit, "attention_backward_rows", shape(gpu, plan, &unit, query_tiles, 2), &[all]);
-    gpu.launch(&unit, "attention_backward_keys", shape(gpu, plan, &unit, key_tiles, 2), &[all]);
-    if all.d_weights != Ptr::NULL && matches!(plan.weights, HeadWeights::PerSentence(_)) {
+    gpu.call_in(&unit, shape(gpu, plan, &unit, query_tiles, 2), &BackwardRows { b });
+    gpu.call_in(&unit, shape(gpu, plan, &unit, key_tiles, 2), &BackwardKeys { b });
+    if b.d_weights != Ptr::NULL && matches!(plan.weights, HeadWeights::PerSentence(_)) {
         let (warps, block) = (sentences * plan.heads, 2 * block_rows(plan));
         let blocks = (32 * warps).div_ceil(block);
-        gpu.launch(&unit, "attention_weight_gradients", Shape::of(blocks, block as u32), &[all]);
+        gpu.call_in(&unit, Shape::of(blocks, block as u32), &WeightGradients { b });
     }
 }

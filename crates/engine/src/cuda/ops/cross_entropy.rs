@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::cuda::compile::Unit;
+use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::cuda::product::{Epilogue, Factor, Product};
@@ -18,10 +18,59 @@ use crate::{Ids, ParamId, Tape, Tensor, Var};
 const MAX_LOGITS: usize = 1 << 30;
 
 /// Rows that are kept in shared memory up to this size, and read again where they are larger.
-const SHARED_LIMIT: usize = 96 << 10;
+const KEPT_BYTES: usize = 96 << 10;
+/// Threads of a block that works on a row of logits.
+const ROW_THREADS: usize = 512;
+/// Threads that sum losses.
+const SUM_THREADS: usize = 512;
 
-fn unit() -> Unit {
-    Unit::plain("loss")
+kernels! {
+    static FILE = "loss" at "../../../kernels/loss.cu", constants [KEPT_BYTES, ROW_THREADS, SUM_THREADS];
+
+    /// Loss of each row; logits become their gradient.
+    struct LossRows = loss_rows {
+        logits: *mut Act,
+        targets: *const u32,
+        smoothing: f32,
+        weight: *const f32,
+        log_probs: *mut f32,
+        losses: *mut f32,
+        valid_rows: *const u32,
+        first_row: u32,
+        types: u32,
+        gradient_wanted: u32,
+    }
+
+    /// Adds losses of a tail to those of all rows.
+    struct AddTail = add_tail {
+        tail_log_probs: *const f32,
+        tail_losses: *const f32,
+        rows: *const u32,
+        valid: *const u32,
+        log_probs: *mut f32,
+        losses: *mut f32,
+        count: u32,
+    }
+
+    /// ln p of the words of one band.
+    struct BandLogProbs = band_log_probs {
+        head: *const Act,
+        head_types: u32,
+        class_of_tail: u32,
+        tail: *const Act,
+        y: *mut Act,
+        first: u32,
+        count: u32,
+        types: u32,
+    }
+
+    /// Sums of losses over rows.
+    struct LossSum = loss_sum {
+        losses: *const f32,
+        rows: u32,
+        sums: *mut f64,
+        add: u32,
+    }
 }
 
 /// From one row of logits to the next: each begins on 16 bytes, which products and kernels need to be fast.
@@ -99,24 +148,22 @@ pub(crate) fn cross_entropy(
         vocabulary.logits(gpu, features, n, logits.ptr(), pitch);
         let gradient_wanted = free || dx.is_some();
         let row_bytes = pitch * size_of;
-        let keeps = gradient_wanted && row_bytes <= SHARED_LIMIT;
-        let shape = Shape::of(n, if types <= 8192 { 256 } else { 512 });
-        gpu.launch(
-            &unit(),
-            "loss_rows",
-            shape.shared(if keeps { row_bytes } else { 0 }),
-            &[
-                &logits.ptr(),
-                &loss.targets.ptr(),
-                &loss.smoothing,
-                &gpu.live(Live::LossWeight),
-                &log_probs.ptr(),
-                &losses.ptr(),
-                &loss.targets.valid(),
-                &(first as u32),
-                &(types as u32),
-                &u32::from(gradient_wanted),
-            ],
+        let keeps = gradient_wanted && row_bytes <= KEPT_BYTES;
+        let threads = if types <= 8192 { ROW_THREADS / 2 } else { ROW_THREADS };
+        gpu.call(
+            Shape::of(n, threads as u32).shared(if keeps { row_bytes } else { 0 }),
+            &LossRows {
+                logits: logits.ptr(),
+                targets: loss.targets.ptr(),
+                smoothing: loss.smoothing,
+                weight: gpu.live(Live::LossWeight),
+                log_probs: log_probs.ptr(),
+                losses: losses.ptr(),
+                valid_rows: loss.targets.valid(),
+                first_row: first as u32,
+                types: types as u32,
+                gradient_wanted: u32::from(gradient_wanted),
+            },
         );
         let d_vocabulary = free.then(|| tape.gradients().slot_ptr(loss.vocabulary));
         for part in vocabulary.parts() {
@@ -163,26 +210,24 @@ pub(crate) fn cross_entropy(
 
 /// Adds the sums of per-row losses to two doubles at `into`, or writes them.
 pub(crate) fn sum_losses(gpu: &Arc<Gpu>, losses: &Tensor, into: Ptr, add: bool) {
-    let rows = losses.rows() as u32;
-    gpu.launch(&unit(), "loss_sum", Shape::of(1, 512), &[&losses.ptr(), &rows, &into, &u32::from(add)]);
+    let sum = LossSum { losses: losses.ptr(), rows: losses.rows() as u32, sums: into, add: u32::from(add) };
+    gpu.call(Shape::of(1, SUM_THREADS as u32), &sum);
 }
 
-/// Adds what row i of `tail` loses, for as many as `rows` really has, to row `rows[i]` of `all`; losses `[., 2]`, then
-/// log-probabilities `[., 1]`.
+/// Adds the loss of row i of `tail` to row `rows[i]` of `all`, for as many rows as there really are; losses `[., 2]`,
+/// then log-probabilities `[., 1]`.
 pub(crate) fn add_tail(gpu: &Arc<Gpu>, all: [&Tensor; 2], tail: [&Tensor; 2], rows: &Ids) {
-    gpu.launch(
-        &unit(),
-        "add_tail",
+    gpu.call(
         Shape::of(rows.len().div_ceil(256), 256),
-        &[
-            &tail[1].ptr(),
-            &tail[0].ptr(),
-            &rows.ptr(),
-            &rows.valid(),
-            &all[1].ptr(),
-            &all[0].ptr(),
-            &(rows.len() as u32),
-        ],
+        &AddTail {
+            tail_log_probs: tail[1].ptr(),
+            tail_losses: tail[0].ptr(),
+            rows: rows.ptr(),
+            valid: rows.valid(),
+            log_probs: all[1].ptr(),
+            losses: all[0].ptr(),
+            count: rows.len() as u32,
+        },
     );
 }
 
@@ -228,20 +273,18 @@ pub(crate) fn adaptive_log_probs(
             all_logits(tape, gpu, &own, tail.vocabulary, pitch(bands.range(band).len()))
         });
         let range = bands.range(band);
-        gpu.launch(
-            &unit(),
-            "band_log_probs",
-            Shape::of(rows, 512),
-            &[
-                &head.ptr(),
-                &(head_types as u32),
-                &((words + band).saturating_sub(1) as u32),
-                &tail.as_ref().map_or(Ptr::NULL, Buffer::ptr),
-                &y.ptr(),
-                &(range.start as u32),
-                &(range.len() as u32),
-                &(types as u32),
-            ],
+        gpu.call(
+            Shape::of(rows, ROW_THREADS as u32),
+            &BandLogProbs {
+                head: head.ptr(),
+                head_types: head_types as u32,
+                class_of_tail: (words + band).saturating_sub(1) as u32,
+                tail: tail.as_ref().map_or(Ptr::NULL, Buffer::ptr),
+                y: y.ptr(),
+                first: range.start as u32,
+                count: range.len() as u32,
+                types: types as u32,
+            },
         );
     }
     Tensor::new([rows, types], y)

@@ -4,25 +4,124 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cuda::Gpu;
-use crate::cuda::compile::Unit;
+use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::device::Buffer;
 use crate::ops::decode::{Candidate, Constraints, GpuLineage, Lineage, Room, ranked};
 use crate::{Ids, Segments, Tape, Tensor, Var};
 
-fn unit() -> Unit {
-    Unit::plain("decode")
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Threads of a block that looks for the best of a large vocabulary.
+const BEST_THREADS: u32 = 512;
+
+kernels! {
+    static FILE = "decode" at "../../../kernels/decode.cu", constants [THREADS, BEST_THREADS];
+
+    /// Keys and values of the newest step go to the cache.
+    struct StoreKv = store_kv {
+        qkv: *const Act,
+        kv: *mut Act,
+        before: *const u32,
+        room: u32,
+        rows: u32,
+        width: u32,
+    }
+
+    /// Lineages take a step.
+    struct AdvanceLineage = advance_lineage {
+        lineage: *mut u32,
+        parents: *const u32,
+        before: *const u32,
+        steps: u32,
+        room: u32,
+        rows: u32,
+    }
+
+    /// Running means of inputs.
+    struct RunningGate = running_gate {
+        x: *const Act,
+        sums: *mut f32,
+        parents: *const u32,
+        before: *const u32,
+        mean: *mut Act,
+        room: u32,
+        rows: u32,
+        cols: u32,
+    }
+
+    /// Means of the last inputs.
+    struct WindowGate = window_gate {
+        x: *const Act,
+        ring: *mut Act,
+        lineage: *const u32,
+        before: *const u32,
+        mean: *mut Act,
+        window: u32,
+        kept: u32,
+        steps: u32,
+        room: u32,
+        rows: u32,
+        cols: u32,
+    }
+
+    /// Attention of each hypothesis over its own past.
+    struct AttentionCached = attention_cached {
+        q: *const Act,
+        q_stride: u32,
+        kv: *const Act,
+        lineage: *const u32,
+        before: *const u32,
+        weights: *const f32,
+        out: *mut Act,
+        steps: u32,
+        room: u32,
+        rows: u32,
+        heads: u32,
+        head_width: u32,
+    }
+
+    /// Attention of each hypothesis over the encoded source.
+    struct AttentionMemory = attention_memory {
+        q: *const Act,
+        q_stride: u32,
+        kv: *const Act,
+        starts: *const u32,
+        sentences: *const u32,
+        weights: *const f32,
+        out: *mut Act,
+        rows: u32,
+        heads: u32,
+        head_width: u32,
+    }
+
+    /// Best continuations of each row of logits.
+    struct BestContinuations = best_rows {
+        logits: *const Act,
+        types: u32,
+        scores: *const f32,
+        forbidden: *const u32,
+        forbidden_count: u32,
+        penalised: *const u32,
+        penalties: *const f32,
+        penalty_count: u32,
+        count: u32,
+        best_scores: *mut f32,
+        best_tokens: *mut u32,
+        end_scores: *mut f32,
+        end_token: u32,
+    }
 }
 
-/// Threads of 256-thread blocks that each take eight columns of a row.
+/// One thread for eight columns of a row.
 fn runs(rows: usize, cols: usize) -> Shape {
-    Shape::of((rows * cols.div_ceil(8)).div_ceil(256), 256)
+    Shape::of((rows * cols.div_ceil(8)).div_ceil(THREADS as usize), THREADS)
 }
 
 /// One warp per row and head.
 fn heads_shape(rows: usize, heads: usize) -> Shape {
-    Shape::grid([rows.div_ceil(8), heads], 256)
+    Shape::grid([rows.div_ceil(THREADS as usize / 32), heads], THREADS)
 }
 
 fn pointer(tensor: Option<&Tensor>) -> Ptr {
@@ -32,18 +131,16 @@ fn pointer(tensor: Option<&Tensor>) -> Ptr {
 /// The lineages of `rows` hypotheses take a step.
 pub(crate) fn advance(lineage: &GpuLineage, rows: usize) {
     let Room { rows: room, steps } = lineage.room;
-    lineage.table.gpu().launch(
-        &unit(),
-        "advance_lineage",
-        Shape::grid([rows.div_ceil(256), 32], 256),
-        &[
-            &lineage.table.ptr(),
-            &lineage.parents.ptr(),
-            &lineage.before.ptr(),
-            &(steps as u32),
-            &(room as u32),
-            &(rows as u32),
-        ],
+    lineage.table.gpu().call(
+        Shape::grid([rows.div_ceil(THREADS as usize), 32], THREADS),
+        &AdvanceLineage {
+            lineage: lineage.table.ptr(),
+            parents: lineage.parents.ptr(),
+            before: lineage.before.ptr(),
+            steps: steps as u32,
+            room: room as u32,
+            rows: rows as u32,
+        },
     );
 }
 
@@ -57,23 +154,21 @@ pub(crate) fn window_step(
 ) -> Tensor {
     let (rows, cols, lineage) = (x.rows(), x.cols(), lineage.on_gpu());
     let mean = tape.device().scratch(rows * cols);
-    lineage.table.gpu().launch(
-        &unit(),
-        "window_gate",
+    lineage.table.gpu().call(
         runs(rows, cols),
-        &[
-            &x.ptr(),
-            &ring.ptr(),
-            &lineage.table.ptr(),
-            &lineage.before.ptr(),
-            &mean.ptr(),
-            &(window as u32),
-            &(kept as u32),
-            &(lineage.room.steps as u32),
-            &(lineage.room.rows as u32),
-            &(rows as u32),
-            &(cols as u32),
-        ],
+        &WindowGate {
+            x: x.ptr(),
+            ring: ring.ptr(),
+            lineage: lineage.table.ptr(),
+            before: lineage.before.ptr(),
+            mean: mean.ptr(),
+            window: window as u32,
+            kept: kept as u32,
+            steps: lineage.room.steps as u32,
+            room: lineage.room.rows as u32,
+            rows: rows as u32,
+            cols: cols as u32,
+        },
     );
     Tensor::new([rows, cols], mean)
 }
@@ -88,28 +183,27 @@ pub(crate) fn attention_cached(
 ) -> Var {
     let (rows, width, lineage) = (qkv.rows(), qkv.cols() / 3, lineage.on_gpu());
     let gpu = lineage.table.gpu();
-    let [room, steps, n, d] = [lineage.room.rows, lineage.room.steps, rows, width].map(|n| n as u32);
-    let before = lineage.before.ptr();
-    gpu.launch(&unit(), "store_kv", runs(2 * rows, width), &[&qkv.ptr(), &kv.ptr(), &before, &room, &n, &d]);
+    let (before, room) = (lineage.before.ptr(), lineage.room.rows as u32);
+    let store =
+        StoreKv { qkv: qkv.ptr(), kv: kv.ptr(), before, room, rows: rows as u32, width: width as u32 };
+    gpu.call(runs(2 * rows, width), &store);
     let out = tape.device().scratch(rows * width);
-    gpu.launch(
-        &unit(),
-        "attention_cached",
+    gpu.call(
         heads_shape(rows, heads),
-        &[
-            &qkv.ptr(),
-            &(3 * d),
-            &kv.ptr(),
-            &lineage.table.ptr(),
-            &before,
-            &pointer(weights),
-            &out.ptr(),
-            &steps,
-            &room,
-            &n,
-            &(heads as u32),
-            &((width / heads) as u32),
-        ],
+        &AttentionCached {
+            q: qkv.ptr(),
+            q_stride: 3 * width as u32,
+            kv: kv.ptr(),
+            lineage: lineage.table.ptr(),
+            before,
+            weights: pointer(weights),
+            out: out.ptr(),
+            steps: lineage.room.steps as u32,
+            room,
+            rows: rows as u32,
+            heads: heads as u32,
+            head_width: (width / heads) as u32,
+        },
     );
     Var::constant(Tensor::new([rows, width], out))
 }
@@ -127,22 +221,20 @@ pub(crate) fn attention_memory(
 ) -> Var {
     let (rows, width) = (q.rows(), q.cols());
     let out = tape.device().scratch(rows * width);
-    gpu.launch(
-        &unit(),
-        "attention_memory",
+    gpu.call(
         heads_shape(rows, heads),
-        &[
-            &q.ptr(),
-            &(width as u32),
-            &kv.ptr(),
-            &keys.argument().starts,
-            &sentences.ptr(),
-            &pointer(weights),
-            &out.ptr(),
-            &(rows as u32),
-            &(heads as u32),
-            &((width / heads) as u32),
-        ],
+        &AttentionMemory {
+            q: q.ptr(),
+            q_stride: width as u32,
+            kv: kv.ptr(),
+            starts: keys.argument().starts,
+            sentences: sentences.ptr(),
+            weights: pointer(weights),
+            out: out.ptr(),
+            rows: rows as u32,
+            heads: heads as u32,
+            head_width: (width / heads) as u32,
+        },
     );
     Var::constant(Tensor::new([rows, width], out))
 }
@@ -150,20 +242,18 @@ pub(crate) fn attention_memory(
 pub(crate) fn running_step(tape: &mut Tape<'_>, x: &Var, sums: &Buffer, lineage: &Lineage) -> Tensor {
     let (rows, cols, lineage) = (x.rows(), x.cols(), lineage.on_gpu());
     let mean = tape.device().scratch(rows * cols);
-    lineage.table.gpu().launch(
-        &unit(),
-        "running_gate",
+    lineage.table.gpu().call(
         runs(rows, cols),
-        &[
-            &x.ptr(),
-            &sums.ptr(),
-            &lineage.parents.ptr(),
-            &lineage.before.ptr(),
-            &mean.ptr(),
-            &(lineage.room.rows as u32),
-            &(rows as u32),
-            &(cols as u32),
-        ],
+        &RunningGate {
+            x: x.ptr(),
+            sums: sums.ptr(),
+            parents: lineage.parents.ptr(),
+            before: lineage.before.ptr(),
+            mean: mean.ptr(),
+            room: lineage.room.rows as u32,
+            rows: rows as u32,
+            cols: cols as u32,
+        },
     );
     Tensor::new([rows, cols], mean)
 }
@@ -196,25 +286,23 @@ pub(crate) fn best_rows(
     let (forbidden, penalised) = (constraints.forbidden.len(), constraints.penalties.len());
     let found = Block::new(gpu, 4 * rows * (2 * count + 1));
     let output = |at: usize| found.ptr().plus(4 * at);
-    gpu.launch(
-        &unit(),
-        "best_rows",
-        Shape::of(rows, if types < 16_384 { 256 } else { 512 }),
-        &[
-            &logits.ptr(),
-            &(types as u32),
-            &word(0),
-            &word(rows),
-            &(forbidden as u32),
-            &word(rows + forbidden),
-            &word(rows + forbidden + penalised),
-            &(penalised as u32),
-            &(count as u32),
-            &output(0),
-            &output(rows * count),
-            &output(2 * rows * count),
-            &end,
-        ],
+    gpu.call(
+        Shape::of(rows, if types < 16_384 { BEST_THREADS / 2 } else { BEST_THREADS }),
+        &BestContinuations {
+            logits: logits.ptr(),
+            types: types as u32,
+            scores: word(0),
+            forbidden: word(rows),
+            forbidden_count: forbidden as u32,
+            penalised: word(rows + forbidden),
+            penalties: word(rows + forbidden + penalised),
+            penalty_count: penalised as u32,
+            count: count as u32,
+            best_scores: output(0),
+            best_tokens: output(rows * count),
+            end_scores: output(2 * rows * count),
+            end_token: end,
+        },
     );
     let mut words = vec![0u32; rows * (2 * count + 1)];
     found.read(0, &mut words);

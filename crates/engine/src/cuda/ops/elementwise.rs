@@ -2,43 +2,76 @@
 
 use std::sync::Arc;
 
+use super::linear::{MATRICES_PER_LAUNCH, MOST_PARTS, RowSum, RowSums, SUM_RUNS, SumRows};
 use crate::cuda::Gpu;
-use crate::cuda::compile::Unit;
-use crate::cuda::launch::{Argument, Shape};
+use crate::cuda::kernel::{Act, kernel_struct, kernels};
+use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::device::Buffer;
 use crate::{ParamId, Tape, Tensor, Var};
 
-/// Values that one block takes.
-const PER_BLOCK: usize = 2048;
+/// Columns that a block sums, and threads that share each.
+const SUM_COLUMNS: usize = 32;
+const SUM_LANES: usize = 8;
+/// Sums that one launch makes.
+const SUMS_PER_LAUNCH: usize = 64;
 
-/// One block of 256 threads for each 2,048 values.
-pub(super) fn flat(count: usize) -> Shape {
-    Shape::of(count.div_ceil(PER_BLOCK), 256)
+kernel_struct! {
+    /// A sum of rows of partial sums that is still to be made: `out[c] (+)= Σ_p partials[p·stride + c]`.
+    pub(crate) struct ColumnSum {
+        partials: *const f32,
+        out: *mut f32,
+        parts: u32,
+        cols: u32,
+        stride: u32,
+        add: u32,
+    }
 }
 
-fn unit() -> Unit {
-    Unit::plain("elementwise")
+kernel_struct! {
+    /// Sums of one launch.
+    struct ColumnJobs {
+        job: [ColumnSum; SUMS_PER_LAUNCH],
+        count: u32,
+    }
+}
+
+kernels! {
+    static FILE = "elementwise" at "../../../kernels/elementwise.cu",
+        constants [SUM_COLUMNS, SUM_LANES, SUMS_PER_LAUNCH];
+
+    struct Add = add { total: *mut Act, values: *const Act, n: u64 }
+    struct AddFloat = add_float { total: *mut f32, values: *const f32, n: u64 }
+    /// Gradient of a parameter from that of its copy.
+    struct FromAct = from_act { src: *const Act, dst: *mut f32, n: u64, add: u32 }
+    struct Gather = gather { x: *const Act, rows: *const u32, y: *mut Act, count: u32, cols: u32 }
+    struct GatherFloat = gather_float { x: *const f32, rows: *const u32, y: *mut f32, count: u32, cols: u32 }
+
+    /// Rows by index, as many as there really are; zeros for the others.
+    pub(super) struct TakeRows = take_rows {
+        x: *const Act,
+        rows: *const u32,
+        valid: *const u32,
+        y: *mut Act,
+        count: u32,
+        cols: u32,
+    }
+    /// The way back: rows are added to where they came from.
+    pub(super) struct GiveRows = give_rows(TakeRows);
+
+    struct ReduceColumns = reduce_columns { jobs: ColumnJobs }
 }
 
 /// `total += values`.
 pub(crate) fn add(gpu: &Arc<Gpu>, total: &mut Buffer, values: &Buffer) {
     assert_eq!((total.count(), total.dtype()), (values.count(), values.dtype()));
-    let kernel = if total.dtype() == gpu.act() { "add" } else { "add_float" };
-    let count = total.count() as u64;
-    gpu.launch(&unit(), kernel, flat(total.count()), &[&total.ptr(), &values.ptr(), &count]);
-}
-
-/// A sum of rows of partial sums that is still to be made: `out[c] (+)= Σ_p partials[p·stride + c]`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct ColumnSum {
-    partials: Ptr,
-    out: Ptr,
-    parts: u32,
-    cols: u32,
-    stride: u32,
-    add: u32,
+    let (shape, n) = (Shape::over_values(total.count()), total.count() as u64);
+    let is_act = total.dtype() == gpu.act();
+    let (total, values) = (total.ptr(), values.ptr());
+    match is_act {
+        true => gpu.call(shape, &Add { total, values, n }),
+        false => gpu.call(shape, &AddFloat { total, values, n }),
+    }
 }
 
 impl ColumnSum {
@@ -47,43 +80,8 @@ impl ColumnSum {
     }
 }
 
-/// Sums that one launch makes.
-const SUMS_PER_LAUNCH: usize = 64;
-
-/// `ColumnSums` of the kernel.
-#[repr(C)]
-struct Batch {
-    sums: [ColumnSum; SUMS_PER_LAUNCH],
-    count: u32,
-}
-
-// SAFETY: `repr(C)` with the fields of the kernel's struct.
-unsafe impl Argument for Batch {}
-
-/// A matrix whose columns are to be summed into partial sums: `RowSum` of the kernel.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct RowSum {
-    values: Ptr,
-    partials: Ptr,
-    rows: u32,
-    cols: u32,
-    rows_per_part: u32,
-}
-
-/// Matrices that one launch sums.
-const MATRICES_PER_LAUNCH: usize = 8;
 /// Matrices that wait are summed while the GPU still has them in its cache.
 const WAITING_BYTES: usize = 40 << 20;
-
-/// `RowSums` of the kernel.
-#[repr(C)]
-struct Matrices {
-    sums: [RowSum; MATRICES_PER_LAUNCH],
-}
-
-// SAFETY: `repr(C)` with the fields of the kernel's struct.
-unsafe impl Argument for Matrices {}
 
 /// A matrix that waits for its columns to be summed into `target`.
 struct Waiting {
@@ -125,12 +123,12 @@ impl ColumnSums {
 
     fn sum_waiting(&mut self, gpu: &Arc<Gpu>) {
         let nothing = RowSum { values: Ptr::NULL, partials: Ptr::NULL, rows: 0, cols: 0, rows_per_part: 1 };
-        let mut matrices = Matrices { sums: [nothing; MATRICES_PER_LAUNCH] };
+        let mut jobs = RowSums { job: [nothing; MATRICES_PER_LAUNCH] };
         let (mut most_cols, mut most_parts) = (0, 0);
         let waiting = std::mem::take(&mut self.waiting);
-        for (matrix, sum) in waiting.iter().zip(&mut matrices.sums) {
+        for (matrix, sum) in waiting.iter().zip(&mut jobs.job) {
             let [rows, cols] = matrix.size;
-            let rows_per_part = 64 * rows.div_ceil(6400).max(2);
+            let rows_per_part = 64 * rows.div_ceil(64 * MOST_PARTS).max(2);
             let parts = rows.div_ceil(rows_per_part);
             let partials = Block::new(gpu, 4 * parts * cols);
             *sum = RowSum {
@@ -145,10 +143,10 @@ impl ColumnSums {
             self.blocks.push(partials);
         }
         let shape = Shape {
-            grid: [most_cols.div_ceil(256) as u32, most_parts as u32, waiting.len() as u32],
-            ..Shape::of(1, 256)
+            grid: [most_cols.div_ceil(8 * SUM_RUNS) as u32, most_parts as u32, waiting.len() as u32],
+            ..Shape::of(1, (super::linear::SUM_LANES * SUM_RUNS) as u32)
         };
-        gpu.launch(&Unit::plain("linear"), "sum_rows", shape, &[&matrices]);
+        gpu.call(shape, &SumRows { jobs });
     }
 
     /// A sum over partial sums that exist already.
@@ -174,11 +172,12 @@ impl ColumnSums {
         }
         for sums in launches(&self.sums) {
             let nothing = ColumnSum::new(Ptr::NULL, Ptr::NULL, [0; 3], 0);
-            let mut batch = Batch { sums: [nothing; SUMS_PER_LAUNCH], count: sums.len() as u32 };
-            batch.sums[..sums.len()].copy_from_slice(sums);
+            let mut jobs = ColumnJobs { job: [nothing; SUMS_PER_LAUNCH], count: sums.len() as u32 };
+            jobs.job[..sums.len()].copy_from_slice(sums);
             let widest = sums.iter().map(|sum| sum.cols as usize).max().unwrap_or(0);
-            let shape = Shape::grid([widest.div_ceil(32), sums.len()], 256);
-            gpu.launch(&unit(), "reduce_columns", shape, &[&batch]);
+            let threads = (SUM_COLUMNS * SUM_LANES) as u32;
+            let shape = Shape::grid([widest.div_ceil(SUM_COLUMNS), sums.len()], threads);
+            gpu.call(shape, &ReduceColumns { jobs });
         }
         self.sums.clear();
         self.held.clear();
@@ -215,7 +214,8 @@ pub(crate) fn parameter(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, id: ParamId) -> Var
     super::linear::record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
         let (target, held) = backward.param_target(id);
         if target != Ptr::NULL {
-            gpu.launch(&unit(), "from_act", flat(count), &[&dy.ptr(), &target, &(count as u64), &held]);
+            let sum = FromAct { src: dy.ptr(), dst: target, n: count as u64, add: held };
+            gpu.call(Shape::over_values(count), &sum);
         }
     });
     y
@@ -223,9 +223,13 @@ pub(crate) fn parameter(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, id: ParamId) -> Var
 
 /// Rows of `x` by index.
 pub(crate) fn gather(gpu: &Arc<Gpu>, x: &Tensor, rows: Ptr, count: usize, y: &Buffer) {
-    let kernel = if x.dtype() == gpu.act() { "gather" } else { "gather_float" };
-    let shape = super::by_rows(count, x.cols());
-    gpu.launch(&unit(), kernel, shape, &[&x.ptr(), &rows, &y.ptr(), &(count as u32), &(x.cols() as u32)]);
+    let shape = Shape::over_rows(count, x.cols());
+    let is_act = x.dtype() == gpu.act();
+    let (x, y, count, cols) = (x.ptr(), y.ptr(), count as u32, x.cols() as u32);
+    match is_act {
+        true => gpu.call(shape, &Gather { x, rows, y, count, cols }),
+        false => gpu.call(shape, &GatherFloat { x, rows, y, count, cols }),
+    }
 }
 
 #[cfg(test)]
@@ -234,7 +238,7 @@ mod tests {
 
     #[test]
     fn sums_into_one_target_are_made_one_after_the_other() {
-        let into = |out: u64| ColumnSum::new(Ptr(64), Ptr(out), [1, 8, 8], 0);
+        let into = |out: u64| ColumnSum::new(Ptr::at(64), Ptr::at(out), [1, 8, 8], 0);
         let all = [into(1), into(2), into(1), into(3), into(3)];
         let sizes = |sums: &[ColumnSum]| launches(sums).iter().map(|launch| launch.len()).collect::<Vec<_>>();
         assert_eq!(sizes(&all), [2, 2, 1]);

@@ -2,16 +2,87 @@
 
 use std::sync::Arc;
 
-use crate::cuda::compile::Unit;
-use crate::cuda::launch::Shape;
+use crate::cuda::kernel::{Act, kernel_struct, kernels};
+use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::Ptr;
 use crate::cuda::{Gpu, Live};
 use crate::device::Buffer;
 use crate::ops::decode::Lineage;
-use crate::ops::embed::Embedding;
+use crate::ops::embed::{Embedding, FIRST_POSITION};
 use crate::rng::Dropout;
 use crate::tape::Backward;
 use crate::{Error, Ids, ParamId, Segments, Tape, Var};
+
+/// Bands that a kernel takes.
+pub(super) const MOST_BANDS: usize = 8;
+/// Warps of a block that adds gradients up, and types that it has room for.
+const WARPS: usize = 16;
+const MAX_SLOTS: usize = 1024;
+/// Bits that number the rows of a batch.
+const ROW_BITS: usize = 22;
+
+kernel_struct! {
+    /// The rows of all bands, end to end: those from `first[b]` on are `part[b]`'s.
+    pub(super) struct BandParts {
+        part: [*const Act; MOST_BANDS],
+        first: [u32; MOST_BANDS],
+    }
+}
+
+kernels! {
+    static FILE = "embed" at "../../../kernels/embed.cu",
+        constants [FIRST_POSITION, MOST_BANDS, WARPS, MAX_SLOTS, ROW_BITS];
+
+    struct EmbedForward = embed_forward {
+        table: *const f32,
+        positions: *const f32,
+        ids: *const u32,
+        segments: launch::Segments,
+        offset: *const u32,
+        scale: f32,
+        dropout: launch::Dropout,
+        y: *mut Act,
+        cols: u32,
+    }
+
+    /// As [`EmbedForward`], from the rows of bands.
+    pub(super) struct EmbedBandsForward = embed_bands_forward {
+        bands: BandParts,
+        positions: *const f32,
+        places: *const u32,
+        segments: launch::Segments,
+        offset: *const u32,
+        scale: f32,
+        dropout: launch::Dropout,
+        y: *mut Act,
+        cols: u32,
+    }
+
+    /// Gradient of one band's rows.
+    pub(super) struct EmbedBandsBackward = embed_bands_backward {
+        dy: *const Act,
+        rows: *const u32,
+        valid: *const u32,
+        dropout: launch::Dropout,
+        scale: f32,
+        dz: *mut Act,
+        add: u32,
+        room: u32,
+        cols: u32,
+    }
+
+    struct EmbedBackward = embed_backward {
+        ids: *const u32,
+        dy: *const Act,
+        valid_rows: *const u32,
+        dropout: launch::Dropout,
+        scale: f32,
+        d_table: *mut f32,
+        add: u32,
+        cols: u32,
+        types: u32,
+    }
+}
 
 pub(crate) fn embed(
     tape: &mut Tape<'_>,
@@ -26,21 +97,19 @@ pub(crate) fn embed(
     let (cols, rows) = (table.cols, ids.len());
     let y = tape.device().scratch(rows * cols);
     let offset = after.map_or(gpu.live(Live::Zero), |lineage| lineage.on_gpu().before.ptr());
-    gpu.launch(
-        &Unit::plain("embed"),
-        "embed_forward",
-        super::by_rows(rows, cols),
-        &[
-            &tape.params.master(e.table),
-            &e.positions.ptr(),
-            &ids.ptr(),
-            &segments.argument(),
-            &offset,
-            &e.scale,
-            &gpu.dropout_argument(dropout),
-            &y.ptr(),
-            &(cols as u32),
-        ],
+    gpu.call(
+        Shape::over_rows(rows, cols),
+        &EmbedForward {
+            table: tape.params.master(e.table),
+            positions: e.positions.ptr(),
+            ids: ids.ptr(),
+            segments: segments.argument(),
+            offset,
+            scale: e.scale,
+            dropout: gpu.dropout_argument(dropout),
+            y: y.ptr(),
+            cols: cols as u32,
+        },
     );
     let tracked = tape.is_free(e.table);
     let y = tape.output([rows, cols], y, tracked);
@@ -52,7 +121,7 @@ pub(crate) fn embed(
 }
 
 /// Rows that the scattering kernel can number.
-const MOST_ROWS: usize = 1 << 22;
+const MOST_ROWS: usize = 1 << ROW_BITS;
 
 /// `dE[id] += scale·dropout·dy`, for so many rows as device memory says.
 pub(super) fn scatter(
@@ -76,24 +145,22 @@ pub(super) fn scatter(
             ids.len()
         )));
     }
-    // A power of two, so that a block finds its ids by their low bits: 1,024 of them at most, and 128 blocks in all,
-    // which run at once.
+    // A power of two, so that a block finds its ids by their low bits: MAX_SLOTS of them at most. 128 blocks in all run
+    // at once; no sum depends on their number.
     let widths = cols.div_ceil(256);
-    let blocks = types.div_ceil(1024).max(128_usize.div_ceil(widths)).next_power_of_two();
-    gpu.launch(
-        &Unit::plain("embed"),
-        "embed_backward",
-        Shape::grid([blocks, widths], 512),
-        &[
-            &ids.ptr(),
-            &dy.ptr(),
-            &rows,
-            &gpu.dropout_argument(dropout),
-            &scale,
-            &target,
-            &held,
-            &(cols as u32),
-            &(types as u32),
-        ],
+    let blocks = types.div_ceil(MAX_SLOTS).max(128_usize.div_ceil(widths)).next_power_of_two();
+    gpu.call(
+        Shape::grid([blocks, widths], 32 * WARPS as u32),
+        &EmbedBackward {
+            ids: ids.ptr(),
+            dy: dy.ptr(),
+            valid_rows: rows,
+            dropout: gpu.dropout_argument(dropout),
+            scale,
+            d_table: target,
+            add: held,
+            cols: cols as u32,
+            types: types as u32,
+        },
     );
 }

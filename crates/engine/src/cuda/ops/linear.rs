@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::elementwise::ColumnSum;
 use crate::cuda::Gpu;
-use crate::cuda::compile::Unit;
-use crate::cuda::launch::Shape;
+use crate::cuda::kernel::{Act, kernel_struct, kernels};
+use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::{Dtype, Ptr};
 use crate::cuda::product::{Epilogue, Factor, Product};
 use crate::device::Buffer;
@@ -13,6 +13,76 @@ use crate::ops::linear::Activation;
 use crate::rng::Dropout;
 use crate::tape::Backward;
 use crate::{ParamId, Tape, Var};
+
+/// Activations as kernels number them.
+const IDENTITY: usize = 0;
+const RELU: usize = 1;
+const TANH: usize = 2;
+/// Runs of eight columns of a forward block, threads that share a run, and rows.
+const FORWARD_RUNS: usize = 64;
+const FORWARD_LANES: usize = 4;
+const FORWARD_ROWS: usize = 16;
+/// Runs of eight columns of a backward block, and threads that share a run.
+const BACKWARD_RUNS: usize = 16;
+const BACKWARD_LANES: usize = 16;
+/// The same of a block that sums columns.
+pub(super) const SUM_RUNS: usize = 32;
+pub(super) const SUM_LANES: usize = 8;
+/// Matrices that one launch sums.
+pub(super) const MATRICES_PER_LAUNCH: usize = 8;
+/// Parts of the rows at most that are summed by themselves. Their number decides the order of sums, and is the same on
+/// every GPU.
+pub(super) const MOST_PARTS: usize = 100;
+
+kernel_struct! {
+    /// A matrix whose columns are to be summed into partial sums.
+    pub(super) struct RowSum {
+        values: *const Act,
+        partials: *mut f32,
+        rows: u32,
+        cols: u32,
+        rows_per_part: u32,
+    }
+}
+
+kernel_struct! {
+    /// Matrices of one launch.
+    pub(super) struct RowSums {
+        job: [RowSum; MATRICES_PER_LAUNCH],
+    }
+}
+
+kernels! {
+    static FILE = "linear" at "../../../kernels/linear.cu",
+        constants [
+            IDENTITY, RELU, TANH, FORWARD_RUNS, FORWARD_LANES, FORWARD_ROWS, BACKWARD_RUNS, BACKWARD_LANES, SUM_RUNS,
+            SUM_LANES, MATRICES_PER_LAUNCH,
+        ];
+
+    struct BiasActForward = bias_act_forward {
+        z: *const Act,
+        bias: *const f32,
+        kind: u32,
+        dropout: launch::Dropout,
+        y: *mut Act,
+        rows: u32,
+        cols: u32,
+    }
+
+    struct BiasActBackward = bias_act_backward {
+        dy_to_dz: *mut Act,
+        y: *const Act,
+        kind: u32,
+        dropout: launch::Dropout,
+        partials: *mut f32,
+        rows: u32,
+        cols: u32,
+        rows_per_part: u32,
+    }
+
+    /// Partial sums of the columns of several matrices.
+    pub(super) struct SumRows = sum_rows { jobs: RowSums }
+}
 
 pub(crate) fn linear(
     tape: &mut Tape<'_>,
@@ -42,21 +112,7 @@ pub(crate) fn linear(
         bias: tape.params.weights(bias),
     });
     if epilogue == Epilogue::Nothing {
-        let arguments = gpu.dropout_argument(dropout);
-        gpu.launch(
-            &Unit::plain("linear"),
-            "bias_act_forward",
-            Shape::grid([cols.div_ceil(512), rows.div_ceil(16)], 256),
-            &[
-                &y.ptr(),
-                &tape.params.master(bias),
-                &kind(act),
-                &arguments,
-                &y.ptr(),
-                &(rows as u32),
-                &(cols as u32),
-            ],
-        );
+        bias_act(gpu, [y.ptr(); 2], [rows, cols], tape.params.master(bias), act, dropout);
     }
     let tracked = x.tracked() || tape.is_free(weight) || tape.is_free(bias);
     let y = tape.output([rows, cols], y, tracked);
@@ -106,15 +162,33 @@ pub(crate) fn linear(
     y
 }
 
+/// `y = dropout(act(z + bias))`; z and y may be the same memory, the bias null.
+fn bias_act(
+    gpu: &Gpu,
+    [z, y]: [Ptr; 2],
+    [rows, cols]: [usize; 2],
+    bias: Ptr,
+    act: Activation,
+    dropout: Option<Dropout>,
+) {
+    let blocks = [cols.div_ceil(8 * FORWARD_RUNS), rows.div_ceil(FORWARD_ROWS)];
+    gpu.call(
+        Shape::grid(blocks, (FORWARD_RUNS * FORWARD_LANES) as u32),
+        &BiasActForward {
+            z,
+            bias,
+            kind: kind(act),
+            dropout: gpu.dropout_argument(dropout),
+            y,
+            rows: rows as u32,
+            cols: cols as u32,
+        },
+    );
+}
+
 /// `to = dropout(from)`, which may be the same memory: also the way back.
 pub(super) fn drop_out(gpu: &Gpu, [from, to]: [Ptr; 2], [rows, cols]: [usize; 2], dropout: Option<Dropout>) {
-    let arguments = gpu.dropout_argument(dropout);
-    gpu.launch(
-        &Unit::plain("linear"),
-        "bias_act_forward",
-        Shape::grid([cols.div_ceil(512), rows.div_ceil(16)], 256),
-        &[&from, &Ptr::NULL, &kind(Activation::Identity), &arguments, &to, &(rows as u32), &(cols as u32)],
-    );
+    bias_act(gpu, [from, to], [rows, cols], Ptr::NULL, Activation::Identity, dropout);
 }
 
 /// Records a node that is handed the GPU.
@@ -128,11 +202,12 @@ pub(super) fn record(
 }
 
 fn kind(act: Activation) -> u32 {
-    match act {
-        Activation::Identity => 0,
-        Activation::Relu => 1,
-        Activation::Tanh => 2,
-    }
+    let kind = match act {
+        Activation::Identity => IDENTITY,
+        Activation::Relu => RELU,
+        Activation::Tanh => TANH,
+    };
+    kind as u32
 }
 
 /// dY becomes dZ in place, and the sums of its columns the gradient of the bias.
@@ -147,27 +222,24 @@ fn slope_and_bias(
     act: Activation,
     dropout: Option<Dropout>,
 ) {
-    // Up to 100 parts.
-    let rows_per_part = 64 * rows.div_ceil(6400).max(1);
+    let rows_per_part = 64 * rows.div_ceil(64 * MOST_PARTS).max(1);
     let parts = rows.div_ceil(rows_per_part);
     let (target, held) = backward.param_target(bias);
     let wanted = target != Ptr::NULL;
     let partials = wanted.then(|| backward.device().scratch_floats(parts * cols));
     let partials_ptr = partials.as_ref().map_or(Ptr::NULL, Buffer::ptr);
-    gpu.launch(
-        &Unit::plain("linear"),
-        "bias_act_backward",
-        Shape::grid([cols.div_ceil(128), parts], 256),
-        &[
-            &dz.ptr(),
-            &y,
-            &kind(act),
-            &gpu.dropout_argument(dropout),
-            &partials_ptr,
-            &(rows as u32),
-            &(cols as u32),
-            &(rows_per_part as u32),
-        ],
+    gpu.call(
+        Shape::grid([cols.div_ceil(8 * BACKWARD_RUNS), parts], (BACKWARD_RUNS * BACKWARD_LANES) as u32),
+        &BiasActBackward {
+            dy_to_dz: dz.ptr(),
+            y,
+            kind: kind(act),
+            dropout: gpu.dropout_argument(dropout),
+            partials: partials_ptr,
+            rows: rows as u32,
+            cols: cols as u32,
+            rows_per_part: rows_per_part as u32,
+        },
     );
     if let Some(partials) = partials {
         backward.sums.push(gpu, ColumnSum::new(partials.ptr(), target, [parts, cols, cols], held), partials);

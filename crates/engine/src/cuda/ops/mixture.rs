@@ -5,20 +5,99 @@ use std::sync::Arc;
 use super::linear::record;
 use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
-use crate::cuda::launch::{self, Argument, Shape};
+use crate::cuda::kernel::{Act, kernel_struct, kernels};
+use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::{Block, Ptr};
 use crate::cuda::product::{Epilogue, Factor, Product};
 use crate::ops::mixture::{GateNetwork, HeadMix, Pick};
 use crate::rng::{Dropout, Stream};
 use crate::{Tape, Tensor, Var};
 
-fn unit() -> Unit {
-    Unit::plain("mixture")
+/// Rows of a block, one warp each; the same of a block that computes a whole gate.
+const ROWS: u32 = 4;
+const GATE_ROWS: u32 = 8;
+/// Hidden units and experts that the kernel for a whole gate can take.
+const MOST_HIDDEN: usize = 1024;
+const MOST_EXPERTS: usize = 32;
+/// Hidden units for each run of a lane: eight for each of 32 lanes.
+const HIDDEN_PER_RUN: usize = 256;
+/// Runs of a lane at most; a gate is compiled for as many as it needs.
+const GATE_RUNS: usize = MOST_HIDDEN / HIDDEN_PER_RUN;
+
+/// Ways to pick an expert, as kernels number them.
+const SAMPLE: u32 = 0;
+const SAMPLE_PER_SENTENCE: u32 = 1;
+const ARGMAX: u32 = 2;
+const FIXED: u32 = 3;
+const GIVEN: u32 = 4;
+
+kernel_struct! {
+    /// How a row comes to its expert.
+    struct Picking {
+        stream: launch::Stream,
+        how: u32,
+        given: *const u32,
+        sentence_of_row: *const u32,
+    }
+}
+
+kernels! {
+    static FILE = "mixture" at "../../../kernels/mixture.cu",
+        constants [ROWS, GATE_ROWS, GATE_RUNS, SAMPLE, SAMPLE_PER_SENTENCE, ARGMAX, FIXED, GIVEN];
+
+    struct MixForward = mix_forward {
+        logits: *const Act,
+        experts: *const f32,
+        gates: *mut f32,
+        weights: *mut f32,
+        n: u32,
+        count: u32,
+        heads: u32,
+    }
+
+    struct MixBackward = mix_backward {
+        d_weights: *const f32,
+        gates: *const f32,
+        experts: *const f32,
+        d_logits: *mut Act,
+        add: u32,
+        n: u32,
+        count: u32,
+        heads: u32,
+    }
+
+    struct PickForward = pick_forward {
+        logits: *const Act,
+        experts: *const f32,
+        picking: Picking,
+        gates: *mut f32,
+        weights: *mut f32,
+        n: u32,
+        count: u32,
+        heads: u32,
+    }
+
+    /// The second half of a gate, and the pick.
+    struct GatePick = gate_pick {
+        z: *const Act,
+        b1: *const f32,
+        dropout: launch::Dropout,
+        w2: *const f32,
+        b2: *const f32,
+        inner: u32,
+        experts: *const f32,
+        picking: Picking,
+        gates: *mut f32,
+        weights: *mut f32,
+        n: u32,
+        count: u32,
+        heads: u32,
+    }
 }
 
 /// One warp per row.
 fn shape(rows: usize) -> Shape {
-    Shape::of(rows.div_ceil(4), 128)
+    Shape::of(rows.div_ceil(ROWS as usize), 32 * ROWS)
 }
 
 pub(crate) fn mix_experts(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, logits: &Var, experts: &Tensor) -> HeadMix {
@@ -26,40 +105,39 @@ pub(crate) fn mix_experts(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, logits: &Var, exp
     let sizes = [rows, count, heads].map(|n| n as u32);
     let gates = tape.device().scratch_floats(rows * count);
     let weights = tape.device().scratch_floats(rows * heads);
-    gpu.launch(
-        &unit(),
-        "mix_forward",
-        shape(rows),
-        &[&logits.ptr(), &experts.ptr(), &gates.ptr(), &weights.ptr(), &sizes[0], &sizes[1], &sizes[2]],
-    );
+    let [n, count_u32, heads_u32] = sizes;
+    let mix = MixForward {
+        logits: logits.ptr(),
+        experts: experts.ptr(),
+        gates: gates.ptr(),
+        weights: weights.ptr(),
+        n,
+        count: count_u32,
+        heads: heads_u32,
+    };
+    gpu.call(shape(rows), &mix);
     let gates = Tensor::new([rows, count], gates);
     let weights = tape.output([rows, heads], weights, logits.tracked());
     let (logits, experts, own) = (logits.clone(), experts.clone(), gates.clone());
     record(tape, gpu.clone(), &weights, move |gpu, backward, dw| {
         let (dl, held) = backward.target(&logits);
         if dl != Ptr::NULL {
-            gpu.launch(
-                &unit(),
-                "mix_backward",
-                shape(rows),
-                &[&dw.ptr(), &own.ptr(), &experts.ptr(), &dl, &held, &sizes[0], &sizes[1], &sizes[2]],
-            );
+            let [n, count, heads] = sizes;
+            let mix = MixBackward {
+                d_weights: dw.ptr(),
+                gates: own.ptr(),
+                experts: experts.ptr(),
+                d_logits: dl,
+                add: held,
+                n,
+                count,
+                heads,
+            };
+            gpu.call(shape(rows), &mix);
         }
     });
     HeadMix { weights, gates }
 }
-
-/// `Picking` of the kernels.
-#[repr(C)]
-struct Picking {
-    stream: launch::Stream,
-    how: u32,
-    given: Ptr,
-    sentence_of_row: Ptr,
-}
-
-// SAFETY: `repr(C)` with the fields of the kernels' struct.
-unsafe impl Argument for Picking {}
 
 /// The kernels' view of `pick`, and a block to hold on to until the launch. `stream` is there in training passes.
 fn picking(gpu: &Arc<Gpu>, pick: &Pick, stream: Option<Stream>) -> (Picking, Option<Block>) {
@@ -68,17 +146,17 @@ fn picking(gpu: &Arc<Gpu>, pick: &Pick, stream: Option<Stream>) -> (Picking, Opt
     let null = Ptr::NULL;
     let of = |stream, how, given, sentence_of_row| Picking { stream, how, given, sentence_of_row };
     match pick {
-        Pick::Sample => (of(drawn(), 0, null, null), None),
+        Pick::Sample => (of(drawn(), SAMPLE, null, null), None),
         Pick::SamplePerSentence(segments) => {
-            (of(drawn(), 1, null, segments.argument().sentence_of_row), None)
+            (of(drawn(), SAMPLE_PER_SENTENCE, null, segments.argument().sentence_of_row), None)
         }
-        Pick::Argmax => (of(unused(), 2, null, null), None),
+        Pick::Argmax => (of(unused(), ARGMAX, null, null), None),
         Pick::Fixed(expert) => {
             let block = Block::new(gpu, 4);
             gpu.set_word(block.ptr(), *expert);
-            (of(unused(), 3, block.ptr(), null), Some(block))
+            (of(unused(), FIXED, block.ptr(), null), Some(block))
         }
-        Pick::Given(ids) => (of(unused(), 4, ids.ptr(), null), None),
+        Pick::Given(ids) => (of(unused(), GIVEN, ids.ptr(), null), None),
     }
 }
 
@@ -93,32 +171,25 @@ pub(crate) fn pick_experts(
     stream: Option<Stream>,
 ) -> HeadMix {
     let (count, heads) = (experts.rows(), experts.cols());
-    let sizes = [rows, count, heads].map(|n| n as u32);
     let gates = tape.device().scratch_floats(rows * count);
     let weights = tape.device().scratch_floats(rows * heads);
     let (picking, _held) = picking(gpu, pick, stream);
-    gpu.launch(
-        &unit(),
-        "pick_forward",
+    gpu.call(
         shape(rows),
-        &[
-            &logits.map_or(Ptr::NULL, Var::ptr),
-            &experts.ptr(),
-            &picking,
-            &gates.ptr(),
-            &weights.ptr(),
-            &sizes[0],
-            &sizes[1],
-            &sizes[2],
-        ],
+        &PickForward {
+            logits: logits.map_or(Ptr::NULL, Var::ptr),
+            experts: experts.ptr(),
+            picking,
+            gates: gates.ptr(),
+            weights: weights.ptr(),
+            n: rows as u32,
+            count: count as u32,
+            heads: heads as u32,
+        },
     );
     let weights = Var::constant(Tensor::new([rows, heads], weights));
     HeadMix { weights, gates: Tensor::new([rows, count], gates) }
 }
-
-/// Hidden units and experts that the kernel for a whole gate can take.
-const MOST_HIDDEN: usize = 1024;
-const MOST_EXPERTS: usize = 32;
 
 /// Whether [`pick_by_gate`] can do it.
 pub(crate) fn fits(tape: &Tape<'_>, network: &GateNetwork) -> bool {
@@ -155,26 +226,25 @@ pub(crate) fn pick_by_gate(
     let weights = tape.device().scratch_floats(rows * heads);
     let (picking, _held) = picking(gpu, pick, stream);
     let [b1, w2, b2] = [network.fc1[1], network.fc2[0], network.fc2[1]].map(|id| tape.params.master(id));
-    let runs = hidden.div_ceil(256) as u32;
-    gpu.launch(
-        &Unit { file: "mixture", macros: vec![("GATE_RUNS", runs)] },
-        "gate_pick",
-        Shape::of(rows.div_ceil(8), 256),
-        &[
-            &z.ptr(),
-            &b1,
-            &gpu.dropout_argument(dropout),
-            &w2,
-            &b2,
-            &(hidden as u32),
-            &experts.ptr(),
-            &picking,
-            &gates.ptr(),
-            &weights.ptr(),
-            &(rows as u32),
-            &(count as u32),
-            &(heads as u32),
-        ],
+    let runs = hidden.div_ceil(HIDDEN_PER_RUN) as u32;
+    gpu.call_in(
+        &Unit::with(&FILE, vec![("GATE_RUNS", runs)]),
+        Shape::of(rows.div_ceil(GATE_ROWS as usize), 32 * GATE_ROWS),
+        &GatePick {
+            z: z.ptr(),
+            b1,
+            dropout: gpu.dropout_argument(dropout),
+            w2,
+            b2,
+            inner: hidden as u32,
+            experts: experts.ptr(),
+            picking,
+            gates: gates.ptr(),
+            weights: weights.ptr(),
+            n: rows as u32,
+            count: count as u32,
+            heads: heads as u32,
+        },
     );
     let weights = Var::constant(Tensor::new([rows, heads], weights));
     HeadMix { weights, gates: Tensor::new([rows, count], gates) }

@@ -11,10 +11,3 @@ pub(crate) mod mixture;
 pub(crate) mod optim;
 pub(crate) mod pool;
 pub(crate) mod project;
-
-use crate::cuda::launch::Shape;
-
-/// For kernels whose blocks take four rows and 512 columns.
-fn by_rows(rows: usize, cols: usize) -> Shape {
-    Shape::grid([cols.div_ceil(512), rows.div_ceil(4)], 256)
-}

@@ -3,37 +3,85 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::cuda::compile::Unit;
-use crate::cuda::launch::{Argument, Shape};
+use crate::cuda::kernel::{Act, kernel_struct, kernels};
+use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::cuda::transfer::Arrival;
 use crate::cuda::{Gpu, Live};
 use crate::optim::Adam;
 
-use super::elementwise::flat;
+/// Partial sums of a norm, per group. Their number decides the order of the sum, so that it is the same on every GPU: a
+/// few blocks for each multiprocessor of large ones.
+const NORM_PARTS: usize = 1056;
+/// Threads of a block that sums.
+const SUM_THREADS: usize = 256;
 
-fn unit() -> Unit {
-    Unit::plain("optim")
+kernel_struct! {
+    /// Constants of Adam.
+    struct AdamConstants {
+        beta1: f32,
+        beta2: f32,
+        epsilon: f32,
+    }
 }
 
-/// Partial sums of a norm, per group.
-const NORM_PARTS: usize = 1056;
+kernels! {
+    static FILE = "optim" at "../../../kernels/optim.cu", constants [SUM_THREADS];
+
+    struct AdamStep = adam {
+        p: *mut f32,
+        shadow: *mut Act,
+        g: *const f32,
+        m: *mut f32,
+        v: *mut f32,
+        c: AdamConstants,
+        live: *const f32,
+        clip: *const f32,
+        failed: *const u32,
+        n: u64,
+    }
+
+    struct NagStep = nag {
+        p: *mut f32,
+        shadow: *mut Act,
+        g: *const f32,
+        u: *mut f32,
+        momentum: f32,
+        live: *const f32,
+        clip: *const f32,
+        failed: *const u32,
+        n: u64,
+    }
+
+    struct SgdStep = sgd {
+        p: *mut f32,
+        shadow: *mut Act,
+        g: *const f32,
+        rate: *const f32,
+        failed: *const u32,
+        n: u64,
+    }
+
+    struct ToAct = to_act { src: *const f32, dst: *mut Act, n: u64 }
+
+    /// Partial sums of squares.
+    struct Squares = squares { g: *const f32, n: u64, partials: *mut f64 }
+
+    struct GradientNorm = gradient_norm {
+        partials: *const f64,
+        count: u32,
+        loss_sums: *const f64,
+        norm_out: *mut f64,
+        clip_limit: f32,
+        clip_out: *mut f32,
+        failed: *mut u32,
+    }
+}
 
 /// f32 to the type of activations.
 pub(crate) fn to_act(gpu: &Arc<Gpu>, from: Ptr, to: Ptr, count: usize) {
-    gpu.launch(&unit(), "to_act", flat(count), &[&from, &to, &(count as u64)]);
+    gpu.call(Shape::over_values(count), &ToAct { src: from, dst: to, n: count as u64 });
 }
-
-/// Constants of Adam, as the kernel takes them.
-#[repr(C)]
-struct AdamConstants {
-    beta1: f32,
-    beta2: f32,
-    epsilon: f32,
-}
-
-// SAFETY: `repr(C)` with the fields of the kernel's struct.
-unsafe impl Argument for AdamConstants {}
 
 /// A group's values, their bfloat16 copy and gradient.
 pub(crate) struct Group {
@@ -54,23 +102,20 @@ pub(crate) fn adam(
 ) {
     gpu.set_live(Live::StepSize, size.to_bits());
     gpu.set_live(Live::StepDecay, decay.to_bits());
-    let constants = AdamConstants { beta1: adam.beta1, beta2: adam.beta2, epsilon: adam.epsilon };
-    gpu.launch(
-        &unit(),
-        "adam",
-        flat(group.count),
-        &[
-            &group.values,
-            &group.shadow,
-            &group.gradient,
-            &first,
-            &second,
-            &constants,
-            &gpu.live(Live::StepSize),
-            &numbers.at(CLIP),
-            &numbers.at(FAILED),
-            &(group.count as u64),
-        ],
+    gpu.call(
+        Shape::over_values(group.count),
+        &AdamStep {
+            p: group.values,
+            shadow: group.shadow,
+            g: group.gradient,
+            m: first,
+            v: second,
+            c: AdamConstants { beta1: adam.beta1, beta2: adam.beta2, epsilon: adam.epsilon },
+            live: gpu.live(Live::StepSize),
+            clip: numbers.at(CLIP),
+            failed: numbers.at(FAILED),
+            n: group.count as u64,
+        },
     );
 }
 
@@ -85,39 +130,35 @@ pub(crate) fn nag(
 ) {
     gpu.set_live(Live::StepSize, rate.to_bits());
     gpu.set_live(Live::StepDecay, decay.to_bits());
-    gpu.launch(
-        &unit(),
-        "nag",
-        flat(group.count),
-        &[
-            &group.values,
-            &group.shadow,
-            &group.gradient,
-            &velocity,
-            &momentum,
-            &gpu.live(Live::StepSize),
-            &numbers.at(CLIP),
-            &numbers.at(FAILED),
-            &(group.count as u64),
-        ],
+    gpu.call(
+        Shape::over_values(group.count),
+        &NagStep {
+            p: group.values,
+            shadow: group.shadow,
+            g: group.gradient,
+            u: velocity,
+            momentum,
+            live: gpu.live(Live::StepSize),
+            clip: numbers.at(CLIP),
+            failed: numbers.at(FAILED),
+            n: group.count as u64,
+        },
     );
 }
 
 /// One step of plain gradient descent.
 pub(crate) fn sgd(gpu: &Arc<Gpu>, group: &Group, rate: f32, numbers: &GpuNumbers) {
     gpu.set_live(Live::SgdRate, rate.to_bits());
-    gpu.launch(
-        &unit(),
-        "sgd",
-        flat(group.count),
-        &[
-            &group.values,
-            &group.shadow,
-            &group.gradient,
-            &gpu.live(Live::SgdRate),
-            &numbers.at(FAILED),
-            &(group.count as u64),
-        ],
+    gpu.call(
+        Shape::over_values(group.count),
+        &SgdStep {
+            p: group.values,
+            shadow: group.shadow,
+            g: group.gradient,
+            rate: gpu.live(Live::SgdRate),
+            failed: numbers.at(FAILED),
+            n: group.count as u64,
+        },
     );
 }
 
@@ -169,23 +210,20 @@ impl GpuNumbers {
         assert!(groups.len() <= MOST_GROUPS);
         for (i, group) in groups.iter().enumerate() {
             let partials = self.partials.ptr().plus(8 * NORM_PARTS * i);
-            let arguments: [&dyn Argument; 3] = [&group.gradient, &(group.count as u64), &partials];
-            self.gpu.launch(&unit(), "squares", Shape::of(NORM_PARTS, 256), &arguments);
+            let squares = Squares { g: group.gradient, n: group.count as u64, partials };
+            self.gpu.call(Shape::of(NORM_PARTS, SUM_THREADS as u32), &squares);
         }
-        let norm = self.at(if report { NORM } else { CLIP_NORM });
-        self.gpu.launch(
-            &unit(),
-            "gradient_norm",
-            Shape::of(1, 256),
-            &[
-                &self.partials.ptr(),
-                &((NORM_PARTS * groups.len()) as u32),
-                &self.at(LOSS),
-                &norm,
-                &limit,
-                &self.at(CLIP),
-                &self.at(FAILED),
-            ],
+        self.gpu.call(
+            Shape::of(1, SUM_THREADS as u32),
+            &GradientNorm {
+                partials: self.partials.ptr(),
+                count: (NORM_PARTS * groups.len()) as u32,
+                loss_sums: self.at(LOSS),
+                norm_out: self.at(if report { NORM } else { CLIP_NORM }),
+                clip_limit: limit,
+                clip_out: self.at(CLIP),
+                failed: self.at(FAILED),
+            },
         );
     }
 

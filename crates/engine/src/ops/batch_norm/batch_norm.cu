@@ -5,14 +5,10 @@
 // A block takes 64 columns with 32 groups of 8 threads; a thread holds a run of eight columns, and the groups take rows
 // in turn. With parts = min(ceil(rows/64), 32) there are enough blocks, and few enough partial sums.
 
-#define COLUMNS 64u
-#define GROUPS 32u
-#define THREADS 256u
-#define WARPS 8u
-#define QUARTERS 4u
+#define GROUPS (THREADS / 8)
+#define WARPS (THREADS / 32)
+#define QUARTERS (THREADS / COLUMNS)
 
-#define EPSILON 1e-5f
-#define MOMENTUM 0.1f
 #define INFINITE __uint_as_float(0x7f800000u)
 
 // Adds a and b up over the groups; thread t < 64 gets the sums of column t.

@@ -8,7 +8,7 @@
 //! [`Params::apply`](crate::Params::apply) takes them over, on every device.
 
 mod cpu;
-mod cuda;
+pub(super) mod cuda;
 #[cfg(feature = "suite")]
 pub(crate) mod suite;
 

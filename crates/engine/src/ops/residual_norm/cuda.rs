@@ -2,19 +2,56 @@
 
 use std::sync::Arc;
 
-use super::{LayerNorm, Op};
+use super::{EPSILON, LayerNorm, Op};
 use crate::Tensor;
 use crate::cuda::Gpu;
-use crate::cuda::compile::Unit;
-use crate::cuda::launch::Shape;
+use crate::cuda::kernel::{Act, kernels};
+use crate::cuda::launch::{Dropout, Shape};
 use crate::cuda::memory::Ptr;
 use crate::cuda::ops::elementwise::ColumnSum;
 use crate::device::Buffer;
 use crate::params::Params;
 use crate::tape::Backward;
 
-fn unit() -> Unit {
-    Unit::plain("residual_norm")
+/// Rows of a forward block, one warp each.
+const FORWARD_ROWS: usize = 4;
+/// Warps of a backward block, and of one for wide rows.
+const WARPS: usize = 8;
+const WIDE_WARPS: usize = 12;
+
+kernels! {
+    static FILE = "residual_norm" at "residual_norm.cu", constants [EPSILON, FORWARD_ROWS, WARPS, WIDE_WARPS];
+
+    struct Forward = residual_norm_forward {
+        x: *const Act,
+        z: *const Act,
+        dropout: Dropout,
+        gamma: *const f32,
+        beta: *const f32,
+        sum: *mut Act,
+        normed: *mut Act,
+        rows: u32,
+        cols: u32,
+    }
+
+    struct BackwardNarrow = residual_norm_backward {
+        dy: *const Act,
+        d_sum: *const Act,
+        sum: *const Act,
+        gamma: *const f32,
+        dropout: Dropout,
+        dx: *mut Act,
+        add_dx: u32,
+        dz: *mut Act,
+        add_dz: u32,
+        partials: *mut f32,
+        rows: u32,
+        cols: u32,
+        rows_per_part: u32,
+    }
+
+    /// The same for rows of 513 to 1,024 columns, a multiple of 8.
+    struct BackwardWide = residual_norm_backward_wide(BackwardNarrow);
 }
 
 pub(super) fn forward(
@@ -29,21 +66,19 @@ pub(super) fn forward(
     let [gamma, beta] = op.norm.map_or([Ptr::NULL; 2], masters);
     let [sum, normed] = [sum, normed].map(|buffer| buffer.map_or(Ptr::NULL, |buffer| buffer.ptr()));
     let (z, dropout) = op.residual.as_ref().map_or((Ptr::NULL, None), |r| (r.z.ptr(), r.dropout));
-    gpu.launch(
-        &unit(),
-        "residual_norm_forward",
-        Shape::of(rows.div_ceil(4), 128),
-        &[
-            &op.x.ptr(),
-            &z,
-            &gpu.dropout_argument(dropout),
-            &gamma,
-            &beta,
-            &sum,
-            &normed,
-            &(rows as u32),
-            &(cols as u32),
-        ],
+    gpu.call(
+        Shape::of(rows.div_ceil(FORWARD_ROWS), 32 * FORWARD_ROWS as u32),
+        &Forward {
+            x: op.x.ptr(),
+            z,
+            dropout: gpu.dropout_argument(dropout),
+            gamma,
+            beta,
+            sum,
+            normed,
+            rows: rows as u32,
+            cols: cols as u32,
+        },
     );
 }
 
@@ -56,12 +91,14 @@ pub(super) fn backward(
     dy: Option<Buffer>,
 ) {
     let (rows, cols) = (sum.rows(), sum.cols());
-    // Rows that a warp of the wide kernel holds; one block for each of 132 multiprocessors, or at most two.
+    // Wide rows fill the registers of a warp: one block of them for each multiprocessor, two blocks of others at most.
+    // The number of parts decides the order of the sums of γ and β, so that GPUs with other numbers of multiprocessors
+    // round these differently.
     let wide = dy.is_some() && cols > 512 && cols <= 1024 && cols.is_multiple_of(8);
-    let (kernel, threads, rows_per_part) = if wide {
-        ("residual_norm_backward_wide", 384, rows.div_ceil(132).max(1))
-    } else {
-        ("residual_norm_backward", 256, 8 * rows.div_ceil(2112).max(1))
+    let multiprocessors = gpu.multiprocessors();
+    let rows_per_part = match wide {
+        true => rows.div_ceil(multiprocessors).max(1),
+        false => WARPS * rows.div_ceil(2 * WARPS * multiprocessors).max(1),
     };
     let parts = rows.div_ceil(rows_per_part);
     let ptr = |buffer: &Option<Buffer>| buffer.as_ref().map_or(Ptr::NULL, Buffer::ptr);
@@ -76,26 +113,25 @@ pub(super) fn backward(
     let (dx, add_dx) = backward.target(&op.x);
     let (dz, add_dz) = op.residual.as_ref().map_or(nowhere, |residual| backward.target(&residual.z));
     let dropout = op.residual.as_ref().and_then(|residual| residual.dropout);
-    gpu.launch(
-        &unit(),
-        kernel,
-        Shape::of(parts, threads),
-        &[
-            &ptr(&dy),
-            &ptr(&d_sum),
-            &sum.ptr(),
-            &gamma,
-            &gpu.dropout_argument(dropout),
-            &dx,
-            &add_dx,
-            &dz,
-            &add_dz,
-            &ptr(&partials),
-            &(rows as u32),
-            &(cols as u32),
-            &(rows_per_part as u32),
-        ],
-    );
+    let call = BackwardNarrow {
+        dy: ptr(&dy),
+        d_sum: ptr(&d_sum),
+        sum: sum.ptr(),
+        gamma,
+        dropout: gpu.dropout_argument(dropout),
+        dx,
+        add_dx,
+        dz,
+        add_dz,
+        partials: ptr(&partials),
+        rows: rows as u32,
+        cols: cols as u32,
+        rows_per_part: rows_per_part as u32,
+    };
+    match wide {
+        true => gpu.call(Shape::of(parts, 32 * WIDE_WARPS as u32), &BackwardWide(call)),
+        false => gpu.call(Shape::of(parts, 32 * WARPS as u32), &call),
+    }
     if let Some(partials) = partials {
         let [(d_gamma, add_gamma), (d_beta, add_beta)] = targets;
         let sizes = [parts, cols, 2 * cols];

@@ -5,7 +5,7 @@
 //! input. Either half is an op of its own, too.
 
 mod cpu;
-mod cuda;
+pub(super) mod cuda;
 #[cfg(feature = "suite")]
 pub(crate) mod suite;
 

@@ -4,8 +4,6 @@
 // columns, and 0 past the end. The rare ones (long rows, odd widths, absent inputs) read rows several times. Mean and
 // variance take two passes, as E[x²] − E[x]² would cancel.
 
-#define EPSILON 1e-5f
-
 template <int RUNS>
 __device__ __forceinline__ void load_packed(const act* row, int lane, int cols, Packed run[RUNS]) {
 #pragma unroll
@@ -138,11 +136,11 @@ struct Forward {
 
 // sum = x + dropout(z); normed = the layer norm of sum as it is stored. z null: the layer norm of x, sum is not
 // written. normed null: the sum alone. All [rows, cols]; gamma, beta [cols].
-// launch: grid (ceil(rows / 4)), block (128), shared 0
-extern "C" __global__ void __launch_bounds__(128, BF16 ? 8 : 7)
+// launch: grid (ceil(rows / FORWARD_ROWS)), block (32·FORWARD_ROWS), shared 0
+extern "C" __global__ void __launch_bounds__(32 * FORWARD_ROWS, BF16 ? 8 : 7)
     residual_norm_forward(const act* x, const act* z, Dropout dropout, const float* gamma, const float* beta, act* sum,
                           act* normed, u32 rows, u32 cols) {
-    const u32 row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
+    const u32 row = blockIdx.x * FORWARD_ROWS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= rows) return;
     const Forward op = {x, z, dropout, gamma, beta, sum, normed};
     const int wide = cols & ~7u;  // known to be a multiple of 8, so that load8 has no branch
@@ -156,9 +154,6 @@ extern "C" __global__ void __launch_bounds__(128, BF16 ? 8 : 7)
 }
 
 // ---- backward ----------------------------------------------------------------------------------------------------
-
-#define WARPS 8
-#define WIDE_WARPS 12
 
 // With x̂ = (x − mean)·scale and dx̂ = dy·γ: total = d_sum + scale·(dx̂ − mean(dx̂) − x̂·mean(dx̂·x̂)).
 struct Backward {
@@ -347,8 +342,8 @@ struct Backward {
 // total = d_sum + the layer norm's gradient by its input (dy or d_sum null: absent; dy null: sum, gamma are not read);
 // dx (+)= total; dz (+)= total·dropout factors (either may be null; dx may be d_sum, dy and sum must be left alone);
 // partials [parts, 2·cols] (or null): dγ = Σ dy·x̂, then dβ = Σ dy over the part's rows.
-// launch: grid (ceil(rows / rows_per_part)), block (256), shared 0; rows_per_part = 8·ceil(rows / 2112): at most two
-// blocks for each of 132 SMs
+// launch: grid (ceil(rows / rows_per_part)), block (32·WARPS), shared 0; rows_per_part =
+// WARPS·ceil(rows / (2·WARPS·SMs)): at most two blocks for each SM
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
     residual_norm_backward(const act* dy, const act* d_sum, const act* sum, const float* gamma, Dropout dropout,
                            act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 rows, u32 cols,
@@ -366,8 +361,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
 
 // The same for rows of up to 1024 columns, a multiple of 8, with dy. A kernel of its own, as a warp that holds such a
 // row and its sums needs more registers than two blocks of eight leave it.
-// launch: grid (ceil(rows / rows_per_part)), block (384), shared 0; rows_per_part = ceil(rows / 132): a block for each
-// SM
+// launch: grid (ceil(rows / rows_per_part)), block (32·WIDE_WARPS), shared 0; rows_per_part = ceil(rows / SMs): a
+// block for each SM
 extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 1)
     residual_norm_backward_wide(const act* dy, const act* d_sum, const act* sum, const float* gamma, Dropout dropout,
                                 act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 rows, u32 cols,
