@@ -1,5 +1,6 @@
 //! The `mae` program: parses the command line, calls the libraries, and turns errors into one message and exit code 1.
 
+mod advice;
 mod columns;
 mod commands;
 mod device;
@@ -130,7 +131,7 @@ fn ignore_file_size_signal() {
 
 /// Message of an error with its causes, each once: some of our errors already include their cause.
 fn message(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+    let text = error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
         if text.is_empty() {
             cause
         } else if text.ends_with(&cause) {
@@ -138,7 +139,11 @@ fn message(error: &anyhow::Error) -> String {
         } else {
             format!("{text}: {cause}")
         }
-    })
+    });
+    match advice::advice(error) {
+        Some(advice) => format!("{text}; {advice}"),
+        None => text,
+    }
 }
 
 fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
