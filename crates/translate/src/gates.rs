@@ -14,8 +14,17 @@ use crate::hypothesis::Hypothesis;
 pub struct Gates {
     /// Name of the attention, such as `encoder.layers.0.self_attn`.
     pub attention: String,
+    /// What attends to what.
+    pub kind: Kind,
     /// Probabilities of the experts, or weights of the heads where a system has no experts.
     pub rows: GateRows,
+}
+
+impl Gates {
+    /// Number of the attention's layer, from 0.
+    pub fn layer(&self) -> usize {
+        self.attention.split('.').find_map(|part| part.parse().ok()).unwrap_or(0)
+    }
 }
 
 /// The gates of one attention: probabilities of experts, or weights of heads.
@@ -90,7 +99,7 @@ pub fn gates_of(
                         GateRows::Tokens(values.chunks_exact(experts).map(<[f32]>::to_vec).collect())
                     }
                 };
-                let own = Gates { attention: record.name.clone(), rows };
+                let own = Gates { attention: record.name.clone(), kind: record.kind, rows };
                 match (of_encoder, rank) {
                     (false, _) => sentence.hypotheses[rank].push(own),
                     (true, 0) => sentence.encoder.push(own),

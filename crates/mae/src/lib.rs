@@ -1,0 +1,51 @@
+//! Mixtures of attentive experts: transformers whose attention heads are weighted by gates, for translation and language
+//! modelling. Text in, text out.
+//!
+//! ```no_run
+//! let translator = mae::Translator::load("runs/de-en/checkpoint_best", &mae::Device::auto())?;
+//! for found in translator.translate(&["guten morgen", "gute nacht"], &mae::TranslateOptions::default())? {
+//!     println!("{}", found.text());
+//! }
+//! # Ok::<(), mae::Error>(())
+//! ```
+//!
+//! | room | content |
+//! |---|---|
+//! | [`Device`] | the CPU or a GPU |
+//! | [`Translator`], [`TranslateOptions`], [`Translation`] | translation models: lines to translations, scores, gates |
+//! | [`LanguageModel`] | language models: scores of texts, and texts that are continued |
+//! | [`metrics`] | BLEU, chrF, TER, and tests of significance |
+//! | [`Error`] | anything that can go wrong |
+//! | [`data`], [`engine`], [`model`], [`translate`](mod@translate), [`train`](mod@train), [`eval`] | the crates below, for programs that need more |
+//!
+//! The library prints nothing and reads no arguments.
+
+#![deny(unsafe_code)]
+
+mod device;
+mod error;
+mod language_model;
+pub mod metrics;
+mod options;
+mod translation;
+mod translator;
+
+pub use mae_data as data;
+pub use mae_engine as engine;
+pub use mae_eval as eval;
+pub use mae_model as model;
+pub use mae_train as train;
+pub use mae_translate as translate;
+
+pub use device::Device;
+pub use error::{Error, Result};
+pub use language_model::{Context, ContinuedText, End, LanguageModel, ScoreOptions, ScoredLine};
+pub use mae_engine::Numbers;
+pub use mae_model::pass::Kind as AttentionKind;
+pub use mae_translate::{
+    BatchLimits, Choice, ContinueOptions, ExpertChoice, GateReport, GateRows, Gates, Sampling, SearchOptions,
+    TextForm, TokenCounts,
+};
+pub use options::TranslateOptions;
+pub use translation::{Hypothesis, Token, Translation};
+pub use translator::Translator;
