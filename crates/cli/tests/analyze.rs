@@ -95,7 +95,7 @@ fn systems_without_gates_are_told_apart() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn analyses_of_wrong_models_and_data_are_refused() {
     let place = place(System::MAE);
     place.refuse("analyze nowhere --data bin --device cpu", &["nowhere"]);
     place.refuse("analyze model --data nowhere --device cpu", &["nowhere"]);
@@ -157,7 +157,7 @@ fn runs_are_reported() {
 }
 
 #[test]
-fn mistakes_with_runs_are_named() {
+fn reports_of_runs_that_cannot_be_read_are_refused() {
     let place = two_runs();
     place.refuse("report nowhere", &["nowhere holds no log.jsonl", "--save-dir"]);
     let nothing = place.mae("report one --svg x.svg --curve bleu", "");

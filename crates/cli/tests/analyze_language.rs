@@ -195,14 +195,14 @@ fn systems_without_gates_have_random_experts_only() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn analyses_that_a_language_model_cannot_give_are_refused() {
     let place = trained();
     place.write("empty.txt", "");
     for (args, parts) in [
         (&["--data", "bin", "--beam", "3", "--one-expert"][..], &["is a language model", "--beam"][..]),
         (&["--data", "bin", "-s", "de", "-t", "en"], &["is a language model", "languages"]),
         (&["--data", "bin", "--tokens-per-sample", "25"], &["24 positions"]),
-        (&["--data", "bin", "--context-window", "24"], &["context-window = 24"]),
+        (&["--data", "bin", "--context-window", "24"], &["context_window = 24", "--context-window"]),
         (&["--data", "bin", "--max-tokens", "0"], &["--max-tokens"]),
         (&["--data", "bin", "--split", "dev"], &["dev.idx"]),
         (&["--text", "empty.txt"], &["empty.txt is empty"]),

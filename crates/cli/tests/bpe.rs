@@ -48,7 +48,7 @@ fn dropout_does_not_depend_on_threads() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn wrong_codes_texts_and_outputs_are_refused() {
     let sandbox = corpus();
     sandbox.write("empty", "\n");
     sandbox.write("nothing", "");

@@ -37,7 +37,7 @@ fn flags_and_files_are_heeded() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn wrong_languages_patterns_and_bytes_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.write("bad", b"good\nb\xffd\n");
     sandbox.write("many", format!("fine\n{}\n", "a ".repeat(1001)));

@@ -144,7 +144,7 @@ fn splits_of_an_earlier_run_do_not_stay_beside_new_dictionaries() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn corpora_that_cannot_be_prepared_are_refused() {
     let sandbox = corpus();
     sandbox.write("bad.en", b"g\xffod\n");
     sandbox.write("odd.json", "{}");

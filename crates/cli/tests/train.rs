@@ -214,7 +214,7 @@ fn fine_tuning_and_validation() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn wrong_keys_systems_and_data_are_refused() {
     let sandbox = corpus();
     for (args, parts) in [
         (&["--set", "lr=1"][..], &["unknown key `lr`; did you mean `train.lr`?"][..]),

@@ -161,7 +161,7 @@ fn sittings_lead_to_the_same_models() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn wrong_methods_fractions_and_keys_are_refused() {
     let place = place();
     let refused = |args: &[&str], parts: &[&str]| {
         let told = place.mae(args, &[]);

@@ -123,7 +123,7 @@ fn a_study_from_training_to_significance() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn wrong_studies_are_refused_before_training() {
     let place = place();
     let listed = place.mae(&["reproduce", "--list"], &[]);
     for name in ["iwslt14", "wmt14", "wikitext103", "europarl160k", "wiki", "decoder-gates"] {
