@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::precision::Precision;
 use crate::text::python_words;
 
-/// What a ratio counts as where there is nothing to count, with [`Orders::All`].
+/// Value of a ratio with nothing to count, with [`Orders::All`].
 const EPSILON: f64 = 1e-16;
 
-/// Which orders the score is the mean of.
+/// Orders that the score is the mean of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Orders {
@@ -34,13 +34,13 @@ pub struct ChrfConfig {
     pub char_order: usize,
     /// The longest word n-grams: 0 for chrF, 2 for chrF++.
     pub word_order: usize,
-    /// How many times as important recall is as precision.
+    /// Weight of recall over precision.
     pub beta: u32,
-    /// Whether both sides are lower-cased first.
+    /// Lower-case both sides first.
     pub lowercase: bool,
-    /// Whether white space is part of character n-grams.
+    /// Keep white space in character n-grams.
     pub whitespace: bool,
-    /// Which orders count.
+    /// Orders that count.
     pub orders: Orders,
 }
 
@@ -127,7 +127,7 @@ impl ChrfConfig {
     }
 }
 
-/// What n-grams of a line are made of.
+/// Units of a line's n-grams.
 struct Pieces {
     chars: Vec<char>,
     words: Vec<String>,
@@ -166,7 +166,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// How many n-grams of this order the hypothesis has, how many the reference, and how many of them match. The first is
+/// Numbers of n-grams of this order in the hypothesis, in the reference, and in both. The first is
 /// zero where the reference has none.
 fn matches<T: Eq + Hash>(hypothesis: &[T], reference: &[T], order: usize) -> [f64; 3] {
     let ngrams = |length: usize| (length + 1).saturating_sub(order) as f64;

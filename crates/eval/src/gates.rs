@@ -1,4 +1,4 @@
-//! What gates do: how sharp they are, and which experts they favour.
+//! Statistics of gates: their entropy, and the experts they favour.
 
 use std::ops::Range;
 
@@ -18,6 +18,7 @@ use crate::error::Result;
 pub struct GateSummary {
     /// The attention, `encoder.layers.0.self_attn`.
     pub attention: String,
+<<<<<<< HEAD
     /// What a row belongs to.
     pub rows: Rows,
     /// What a row holds.
@@ -27,6 +28,13 @@ pub struct GateSummary {
     /// For each expert, or head, its mean.
     pub means: Vec<f64>,
     /// For each expert, or head, the share of rows whose gate it leads.
+=======
+    /// Rows are sentences, not target positions.
+    pub per_sentence: bool,
+    /// Mean entropy, in nats.
+    pub entropy: f64,
+    /// For each expert, the share of rows whose gate it leads.
+>>>>>>> 1a8352d (eval: documentation opens with nouns and verbs)
     pub shares: Vec<f64>,
     /// The leading expert, or head, of every row: of sentence i, where rows are sentences.
     #[serde(skip)]
@@ -38,6 +46,7 @@ pub struct GateSummary {
 pub struct BatchGates {
     /// The attention, `encoder.layers.0.self_attn`.
     pub attention: String,
+<<<<<<< HEAD
     /// Kind of the attention.
     pub kind: Kind,
     /// What a row belongs to.
@@ -47,6 +56,13 @@ pub struct BatchGates {
     /// E, or H where rows hold head weights.
     pub columns: usize,
     /// The rows, `[rows, columns]`.
+=======
+    /// Rows are sentences, not target positions.
+    pub per_sentence: bool,
+    /// E.
+    pub experts: usize,
+    /// g, `[rows, E]`.
+>>>>>>> 1a8352d (eval: documentation opens with nouns and verbs)
     pub values: Vec<f32>,
 }
 
@@ -71,7 +87,7 @@ impl BatchGates {
         starts[b] as usize..starts[b + 1] as usize
     }
 
-    /// What was noted in a pass, in its order.
+    /// Gates that a pass has recorded, in its order.
     pub(crate) fn noted(probe: &Probe) -> Vec<Self> {
         let on_host = probe.gates.iter().map(|record| Self {
             attention: record.name.clone(),
@@ -108,7 +124,7 @@ pub fn for_each_batch(
     Ok(sampler.skipped().count)
 }
 
-/// How many pairs [`for_each_batch`] reads.
+/// Number of pairs that [`for_each_batch`] reads.
 pub(crate) fn pairs_read(model: &Translator, data: &ParallelDataset) -> Result<u64> {
     Ok(sampler(model, data)?.sentences() as u64)
 }

@@ -150,7 +150,7 @@ impl Counted {
         }
     }
 
-    /// What the score is made of, where it is BLEU.
+    /// Parts of the score, where it is BLEU.
     #[must_use]
     pub fn bleu(&self) -> Option<BleuScore> {
         match self.metric {

@@ -1,6 +1,6 @@
-//! What the tokenisers have in common.
+//! Helpers that the tokenisers share.
 
-/// What Python's `str.split` takes for white space: Unicode's property and four ASCII separators.
+/// White space of Python's `str.split`: Unicode's property and four ASCII separators.
 pub(crate) fn is_python_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\x1c'..='\x1f')
 }

@@ -1,4 +1,4 @@
-//! What a character is, of the general categories that mteval's international tokeniser distinguishes.
+//! General categories of characters that mteval's international tokeniser distinguishes.
 //!
 //! Written by `tools/unicode_classes.py` with the regex package 2026.11.9; not to be edited by hand.
 

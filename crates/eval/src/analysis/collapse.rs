@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How the experts of one attention share its input.
+/// Shares of the experts of one attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
@@ -61,14 +61,14 @@ pub fn experts_in_use(mean_gate: &[f64]) -> f64 {
     entropy_of(mean_gate).exp()
 }
 
-/// What is to be said of all attentions together.
+/// Verdict on all attentions together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// Whether any attention has collapsed.
+    /// Returns whether any attention has collapsed.
     pub collapsed: bool,
     /// The verdict, in a sentence or two.
     pub words: String,
-    /// How it was reached.
+    /// Reasons for it.
     pub rule: &'static str,
 }
 

@@ -42,7 +42,7 @@ impl Gated {
 /// One attention while a data set is read.
 pub(super) struct Gathered {
     attention: String,
-    /// Which attention of its layer.
+    /// Kind of attention in its layer.
     pub(super) kind: Kind,
     rows: Rows,
     /// Sums over its gates.
@@ -63,7 +63,7 @@ impl Gathered {
         }
     }
 
-    /// What its gates do; `part` names the stack it is in.
+    /// Report of its gates; `part` names the stack it is in.
     pub(super) fn report(&self, part: &str, words: &Words, options: Options) -> AttentionReport {
         let Self { attention, kind, rows, tally, together } = self;
         let layer =

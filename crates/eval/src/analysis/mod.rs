@@ -35,7 +35,7 @@ use study::Study;
 use tally::HeadWeight;
 use text::TextRead;
 
-/// What to keep.
+/// Amounts to report.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Words that come less often are left out of the PMI.
@@ -46,20 +46,20 @@ pub struct Options {
     pub sentences: usize,
 }
 
-/// What one attention's gates do.
+/// Statistics of one attention's gates.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttentionReport {
     /// The attention, `encoder.layers.0.self_attn`.
     pub attention: String,
     /// The same for people: `encoder 1`, or `layer 1` of a language model; layers from 1.
     pub label: String,
-    /// Which attention of its layer.
+    /// Kind of attention in its layer.
     pub kind: Kind,
     /// The layer, from 1.
     pub layer: usize,
-    /// What the gates are of.
+    /// Unit of the gates.
     pub rows: Rows,
-    /// How many of them.
+    /// Number of them.
     pub count: u64,
     /// Mean entropy of the gates, in nats; not defined for head weights.
     pub entropy: Option<f64>,
@@ -71,7 +71,7 @@ pub struct AttentionReport {
     pub mean_gate: Vec<f64>,
     /// exp(entropy of the mean gate): E if all experts are used alike, 1 if one takes everything.
     pub experts_in_use: Option<f64>,
-    /// How the experts share the input.
+    /// Shares of the experts.
     pub sharing: Option<Sharing>,
     /// The weight of each head.
     pub head_weights: Vec<HeadWeight>,
@@ -108,7 +108,7 @@ pub struct Sentence {
     pub gates: Vec<Vec<Vec<f32>>>,
 }
 
-/// What was found in a data set.
+/// Results for a data set.
 #[derive(Clone, Debug, Serialize)]
 pub struct Analysis {
     /// What gates hold.
@@ -125,14 +125,14 @@ pub struct Analysis {
     pub sentences: u64,
     /// Pairs left out because they are longer than the model's positions.
     pub skipped: u64,
-    /// How the text was read, where it is a language model's.
+    /// Settings of the reading of a text, where it is a language model's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<TextRead>,
     /// Words that come less often are left out of the PMI.
     pub min_count: u64,
     /// Mean entropies.
     pub entropy: MeanEntropy,
-    /// Whether the rich get richer.
+    /// Verdict on collapse: whether few experts take all rows.
     pub collapse: Verdict,
     /// By attention, in the order of the model.
     pub attentions: Vec<AttentionReport>,

@@ -12,7 +12,7 @@ use crate::Result;
 use crate::perplexity::{TextMeasure, log_probs};
 use crate::validator::BleuValidator;
 
-/// What is measured.
+/// Measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "metric", rename_all = "snake_case")]
 pub enum Metric {
@@ -28,7 +28,7 @@ pub enum Metric {
 /// Scores with one expert per attention.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OneExpert {
-    /// What is measured.
+    /// Measured quantity.
     #[serde(flatten)]
     pub metric: Metric,
     /// The mixture's score.

@@ -1,7 +1,7 @@
-//! Which words go with which expert: pointwise mutual information,
+//! Words that go with an expert: pointwise mutual information,
 //! PMI(word, expert) = ln p(word, expert) / (p(word)·p(expert)), in nats.
 //!
-//! What is counted are running words. A word of a sentence counts for the expert that leads the sentence's gate; where
+//! Running words are counted. A word of a sentence counts for the expert that leads the sentence's gate; where
 //! gates are per position, for the expert that leads where the word's first piece is predicted.
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ impl Words {
     }
 }
 
-/// How often each word came with each expert.
+/// Counts of each word with each expert.
 #[derive(Clone, Debug)]
 pub struct Together {
     experts: usize,

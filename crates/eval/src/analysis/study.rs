@@ -98,7 +98,7 @@ impl<'a> Study<'a> {
         }
     }
 
-    /// Whether the gates of these attentions read the source.
+    /// Returns whether the gates of these attentions read the source.
     fn reads_source(&self, kind: Kind) -> bool {
         kind == Kind::Encoder || (kind == Kind::Cross && self.cross_reads_source)
     }
@@ -108,7 +108,7 @@ impl<'a> Study<'a> {
         self.sentences
     }
 
-    /// What was found.
+    /// Results.
     pub(super) fn finish(self, model: &Translator, skipped: u64) -> Analysis {
         let report = |gathered: &Gathered| {
             let part = match gathered.kind {
@@ -126,7 +126,7 @@ impl<'a> Study<'a> {
     }
 }
 
-/// Whether number `i` (from 0) is among the `kept`, evenly spread, of `of`: the first, and each that begins another `kept`th
+/// Returns whether number `i` (from 0) is among the `kept`, evenly spread, of `of`: the first, and each that begins another `kept`th
 /// part.
 fn is_kept(i: u64, kept: u64, of: u64) -> bool {
     i * kept % of < kept

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::gates::leader;
 
-/// What the rows of one attention's gates add up to.
+/// Sums over the rows of one attention's gates.
 #[derive(Clone, Debug)]
 pub struct Tally {
     /// M `[E, H]`: how much of each head an expert takes.

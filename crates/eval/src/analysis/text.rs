@@ -18,7 +18,7 @@ use crate::perplexity::{Read, TextMeasure, for_each_batch};
 pub struct Text<'a> {
     /// The text.
     pub data: &'a TextDataset,
-    /// What made its pieces.
+    /// Segmentation that made its pieces.
     pub codes: Option<&'a Segmentation>,
     /// Its tokens in blocks.
     pub blocks: &'a Blocks,
@@ -26,17 +26,17 @@ pub struct Text<'a> {
     pub max_tokens: u32,
 }
 
-/// How a text was read, and how likely it was with the mixture.
+/// Settings of the reading of a text, and its probability under the mixture.
 #[derive(Clone, Debug, Serialize)]
 pub struct TextRead {
-    /// How long the text is, and how likely.
+    /// Length and log-probability of the text.
     #[serde(flatten)]
     pub measure: TextMeasure,
     /// Tokens of a block, its context counted.
     pub tokens_per_sample: usize,
     /// Tokens of a block that were read but not looked at.
     pub context_window: usize,
-    /// Where blocks end.
+    /// Ends of blocks.
     pub break_mode: BreakMode,
     /// Perplexity per token of the model.
     pub ppl_per_token: f64,
@@ -73,7 +73,7 @@ struct TextStudy<'a> {
     matrix: Vec<f32>,
     stream: WordStream<'a>,
     attentions: Vec<Gathered>,
-    /// Where passages may begin, in tokens; those that lie ahead, the next one last.
+    /// Possible starts of passages, in tokens; those that lie ahead, the next one last.
     ahead: Vec<u64>,
     passages: Vec<Sentence>,
     log_probs: Vec<f32>,
@@ -125,7 +125,7 @@ impl<'a> TextStudy<'a> {
         }
     }
 
-    /// Whether the token at `place` belongs to a passage. A passage begins with a word, and ends after so many tokens or
+    /// Returns whether the token at `place` belongs to a passage. A passage begins with a word, and ends after so many tokens or
     /// where the next may begin.
     fn in_passage(&mut self, place: u64, begins_word: bool) -> bool {
         if self.ahead.last().is_some_and(|&start| start <= place) {

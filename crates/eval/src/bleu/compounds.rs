@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tokens::is_perl_space;
 
-/// What becomes of words with dashes in them.
+/// Treatment of words with dashes in them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compounds {

@@ -45,7 +45,7 @@ pub use tokens::Tokenizer;
 /// The longest n-grams that are counted.
 pub const MAX_ORDER: usize = 4;
 
-/// What can go wrong while counting.
+/// A fault while counting.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BleuError {
     /// A segment came without any reference.
@@ -68,15 +68,15 @@ pub enum BleuError {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BleuConfig {
-    /// How a line becomes words.
+    /// Tokenisation of a line.
     pub tokenizer: Tokenizer,
-    /// Whether both sides are lower-cased first.
+    /// Lower-case both sides first.
     pub lowercase: bool,
-    /// What stands in for an n-gram precision of zero.
+    /// Substitute for an n-gram precision of zero.
     pub smoothing: Smoothing,
-    /// Whether orders longer than the hypothesis are left out of the mean (for single sentences).
+    /// Leave orders longer than the hypothesis out of the mean (for single sentences).
     pub effective_order: bool,
-    /// What becomes of words with dashes in them.
+    /// Treatment of words with dashes in them.
     pub compounds: Compounds,
 }
 
@@ -173,7 +173,7 @@ impl BleuStats {
         Ok(())
     }
 
-    /// How many segments have been counted.
+    /// Number of segments counted so far.
     #[must_use]
     pub fn segments(&self) -> u64 {
         self.segments
@@ -209,7 +209,7 @@ pub fn sentence_bleu<R: AsRef<str>>(
     Ok(stats.score())
 }
 
-/// How often each n-gram of one to four words occurs.
+/// Counts of the n-grams of one to four words.
 fn count_ngrams<'a, 't>(words: &'a [&'t str]) -> HashMap<&'a [&'t str], u64> {
     let mut counts = HashMap::with_capacity(MAX_ORDER * words.len());
     for order in 1..=MAX_ORDER {

@@ -10,7 +10,7 @@ use crate::precision::Precision;
 /// The logarithm of a precision of zero, as all the reference implementations have it.
 const LOG_OF_ZERO: f64 = -9_999_999_999.0;
 
-/// What stands in for an n-gram precision of zero (Chen and Cherry, 2014).
+/// Substitute for an n-gram precision of zero (Chen and Cherry, 2014).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Smoothing {
@@ -130,7 +130,7 @@ impl BleuScore {
         format!("{label}BLEU4 = {body}, syslen={}, reflen={})", self.sys_len, self.ref_len)
     }
 
-    /// What must be said before a tokenised score that is not comparable with others.
+    /// Warning before a tokenised score that is not comparable with others.
     fn label(&self) -> &'static str {
         match self.signature.config.compounds {
             Compounds::Whole => "",

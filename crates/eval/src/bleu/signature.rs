@@ -11,7 +11,7 @@ use super::{BleuConfig, BleuScore, Compounds};
 /// It is what stands in the signatures, because it says which definition the score follows.
 pub const SACREBLEU_VERSION: &str = "2.6.0";
 
-/// How many references the segments have.
+/// Number of references of the segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub enum References {
     /// Nothing has been counted yet.
@@ -24,7 +24,7 @@ pub enum References {
 }
 
 impl References {
-    /// What holds for two parts of a corpus together.
+    /// Combines the numbers of two parts of a corpus.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {

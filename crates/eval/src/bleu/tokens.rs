@@ -10,7 +10,7 @@ use crate::text::{
 };
 use crate::unicode::{is_number, is_punctuation, is_symbol};
 
-/// How a line becomes words.
+/// Tokenisation of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Tokenizer {
     /// mteval-v13a, WMT's and sacreBLEU's default: entities are undone, punctuation and symbols of ASCII
@@ -87,7 +87,7 @@ impl FromStr for Tokenizer {
     }
 }
 
-/// What Perl's `split ' '` takes for white space in a string of bytes.
+/// White space of Perl's `split ' '` in a string of bytes.
 pub(super) fn is_perl_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
 }

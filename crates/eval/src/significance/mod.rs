@@ -21,7 +21,7 @@ use pcg64::Pcg64;
 pub use randomization::paired_randomization;
 pub use texts::paired_bootstrap_of_texts;
 
-/// What cannot be compared.
+/// Corpora that cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SignificanceError {
     /// There are no segments, or no resamples were asked for.
@@ -32,7 +32,7 @@ pub enum SignificanceError {
     Mismatch,
 }
 
-/// What is done to the corpus again and again.
+/// Way of making a random variant of the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// Segments are drawn with replacement.
@@ -41,14 +41,14 @@ pub enum Method {
     Randomization,
 }
 
-/// How resamples are drawn.
+/// Choices of a resampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resampling {
-    /// What is done.
+    /// Way of making random variants.
     pub method: Method,
     /// The number of resamples, or of trials.
     pub samples: usize,
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 

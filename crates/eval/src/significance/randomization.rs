@@ -30,7 +30,7 @@ pub fn paired_randomization(
     Ok(comparisons)
 }
 
-/// How far apart the scores are after translations were swapped.
+/// Difference of the scores after translations were swapped.
 fn difference_swapped(baseline: &Counted, system: &Counted, random: &mut Bits) -> f64 {
     let width = baseline.rows()[0].len();
     let (mut one, mut other) = (vec![0.0; width], vec![0.0; width]);

@@ -1,4 +1,4 @@
-//! What the golden tables of `tests/metrics.rs` do not show.
+//! Cases that the golden tables of `tests/metrics.rs` do not cover.
 
 use super::*;
 use crate::metric::Metric;

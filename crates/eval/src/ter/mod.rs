@@ -19,13 +19,13 @@ use crate::text::python_words;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TerConfig {
-    /// Whether entities are undone and punctuation is split off.
+    /// Undo entities and split punctuation off.
     pub normalized: bool,
-    /// Whether punctuation is removed.
+    /// Remove punctuation.
     pub no_punct: bool,
-    /// Whether the two above hold for Chinese and Japanese as well, whose characters become words of their own.
+    /// Apply the two above to Chinese and Japanese as well, whose characters become words of their own.
     pub asian_support: bool,
-    /// Whether upper and lower case differ.
+    /// Distinguish upper and lower case.
     pub case_sensitive: bool,
 }
 

@@ -4,9 +4,9 @@ use super::edits::{Distances, Edit};
 
 /// The longest sequence that is shifted, in words.
 const MAX_SIZE: usize = 10;
-/// How far apart the same words may stand, in words.
+/// Longest distance between equal words, in words.
 const MAX_DISTANCE: usize = 50;
-/// How many shifts are tried for a segment before the search ends.
+/// Shifts tried for a segment before the search ends.
 const MAX_TRIES: usize = 1000;
 
 /// The edits, shifts included, from the hypothesis to the reference.
@@ -28,7 +28,7 @@ pub(super) fn edits(hypothesis: &[u32], reference: &[u32]) -> usize {
     shifts + distances.total() as usize
 }
 
-/// What a shift brings.
+/// Gain of a shift.
 struct Shift {
     gain: i64,
     size: usize,
@@ -83,7 +83,7 @@ fn best_shift(distances: &Distances<'_>, reference: &[u32], tries: &mut usize) -
     best
 }
 
-/// Which words of both sides belong together, and which are wrong.
+/// Alignment of both sides' words, and the words that are wrong.
 struct Alignment {
     /// For each word of the reference, the place after its word in the hypothesis (or the last one before it).
     after: Vec<usize>,

@@ -43,7 +43,7 @@ fn is_asian_mark(c: char) -> bool {
     )
 }
 
-/// What is split into characters: ideographs with their radicals, strokes and compatibility forms, but no kana (tercom
+/// Characters that become words of their own: ideographs with their radicals, strokes and compatibility forms, but no kana (tercom
 /// means to split those off as well, with patterns that match nothing in a line that begins with a blank).
 fn is_ideograph(c: char) -> bool {
     matches!(
