@@ -6,6 +6,7 @@ mod commands;
 mod device;
 #[cfg(test)]
 mod examples;
+mod faults;
 mod outputs;
 mod page;
 mod progress;
@@ -16,7 +17,7 @@ mod stream;
 mod studies;
 mod training;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,7 +81,8 @@ enum Command {
 fn main() -> std::process::ExitCode {
     explain_failed_prints();
     ignore_file_size_signal();
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
@@ -90,7 +92,7 @@ fn main() -> std::process::ExitCode {
             {
                 return cannot_print(error, error.kind() == std::io::ErrorKind::BrokenPipe).into();
             }
-            eprintln!("mae: {}", message(&error));
+            eprintln!("mae: {}", faults::message(&error, &Cli::command(), &matches));
             std::process::ExitCode::FAILURE
         }
     }
@@ -127,23 +129,6 @@ fn explain_failed_prints() {
 fn ignore_file_size_signal() {
     let signal = signal_hook::consts::signal::SIGXFSZ;
     signal_hook::flag::register(signal, std::sync::Arc::default()).ok();
-}
-
-/// Message of an error with its causes, each once: some of our errors already include their cause.
-fn message(error: &anyhow::Error) -> String {
-    let text = error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
-        if text.is_empty() {
-            cause
-        } else if text.ends_with(&cause) {
-            text
-        } else {
-            format!("{text}: {cause}")
-        }
-    });
-    match advice::advice(error) {
-        Some(advice) => format!("{text}; {advice}"),
-        None => text,
-    }
 }
 
 fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {

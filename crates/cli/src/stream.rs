@@ -69,8 +69,7 @@ pub fn map_numbered_lines(
             }
             if let Some(error) = failed {
                 out.flush()?;
-                // The message has its cause in it already.
-                anyhow::bail!("{error}");
+                return Err(error.into());
             }
             if lines.is_empty() {
                 break;
@@ -99,8 +98,7 @@ pub fn open(path: &Path, replace: bool) -> anyhow::Result<LineReader> {
     Ok(if path.as_os_str() == "-" {
         LineReader::new("standard input", BufReader::new(io::stdin()), policy)
     } else {
-        // The message has its cause in it already.
-        LineReader::open(path, policy).map_err(|error| anyhow::anyhow!("{error}"))?
+        LineReader::open(path, policy)?
     })
 }
 

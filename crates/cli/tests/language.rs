@@ -98,7 +98,7 @@ fn from_a_text_to_perplexity_and_continuations() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn models_and_data_of_the_other_kind_are_refused() {
     let place = trained();
     place.write("de.de", text(20, 0));
     place.write("de.en", text(20, 3));
@@ -127,7 +127,10 @@ fn mistakes_are_told() {
         (&["validate", model, "--data", "bin"], &["is a language model", "mae eval-lm"]),
         (&["eval-lm", model, "--data", "pairs"], &["parallel text", "--only-source"]),
         (&["eval-lm", model, "--data", "bin", "--tokens-per-sample", "25"], &["24 positions"]),
-        (&["eval-lm", model, "--data", "bin", "--context-window", "24"], &["context-window = 24"]),
+        (
+            &["eval-lm", model, "--data", "bin", "--context-window", "24"],
+            &["context_window = 24", "--context-window"],
+        ),
         (
             &["train", "bin", "--recipe", "lm.toml", "--valid-subset", "dev"],
             &["bin/dev.idx", "test, train, valid"],
@@ -166,7 +169,10 @@ fn mistakes_are_told() {
             &["did you mean `optimizer`"],
         ),
         (&["average", "--inputs", model, "mt/checkpoint_last", "--output", "x"], &["translation model"]),
-        (&["preprocess", "--only-source", "--trainpref", "nowhere"], &["nowhere", "PREFIX itself"]),
+        (
+            &["preprocess", "--only-source", "--trainpref", "nowhere"],
+            &["there is no nowhere, nowhere.gz or nowhere.zst"],
+        ),
         (&["preprocess", "--only-source", "-t", "en", "--trainpref", "train.txt"], &["--target-lang"]),
     ] {
         let run = place.mae(args, &[]);

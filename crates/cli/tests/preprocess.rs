@@ -62,7 +62,7 @@ fn another_data_set_is_not_written_over() {
     sandbox.mae(&text, &["text"]).succeeded();
     sandbox.mae(&text, &["text"]).succeeded();
     let pair = sandbox.mae(&PAIR, &["--trainpref", "train", "--destdir", "text"]);
-    assert!(pair.failed().contains("(one text, --only-source)"), "{}", pair.stderr);
+    assert!(pair.failed().contains("already (one text)"), "{}", pair.stderr);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn codes_and_dictionaries_of_another_run_are_used() {
         assert!(read("one") == read("two"), "{file}");
     }
     let run = sandbox.mae(&PAIR, &again);
-    assert!(run.failed().contains("--srcdict and --tgtdict"), "{}", run.stderr);
+    assert!(run.failed().contains("--srcdict, --tgtdict"), "{}", run.stderr);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn sides_of_different_length_and_missing_files_are_errors() {
 
     let run = sandbox.mae(&PAIR, &["--trainpref", "elsewhere"]);
     assert!(run.failed().contains("cannot open elsewhere.de"), "{}", run.stderr);
-    assert!(run.stderr.contains("PREFIX.LANG.gz"), "{}", run.stderr);
+    assert!(run.stderr.contains("elsewhere.de.gz"), "{}", run.stderr);
 
     let run = sandbox.mae(&PAIR, &["--trainpref", "valid", "--destdir", "valid.de"]);
     assert_eq!(run.failed().matches("os error").count(), 1, "a cause is told once: {}", run.stderr);

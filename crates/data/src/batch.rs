@@ -4,7 +4,7 @@ use crate::blocks::Blocks;
 use crate::pairs::{ParallelDataset, Sentences};
 use crate::vocab::EOS;
 
-/// What batches are packed from: pairs of sentences, or blocks of a text.
+/// Source of packed batches: pairs of sentences, or blocks of a text.
 pub trait Corpus: Sync {
     /// Source and target tokens of each pair, or 0 and the tokens of each block: what a
     /// [`BatchSampler`](crate::BatchSampler) asks for.
@@ -51,7 +51,7 @@ pub struct PackedBatch {
     pub tgt: Vec<u32>,
     /// Starts of the sentences in `prev` and `tgt`, and their length at the end.
     pub tgt_starts: Vec<u32>,
-    /// Which sentences of the dataset these are.
+    /// Numbers of these sentences in the dataset.
     pub ids: Vec<u32>,
 }
 

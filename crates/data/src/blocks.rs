@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use crate::batch::PackedBatch;
 use crate::error::{Error, Result};
+use crate::options::OptionFault;
 use crate::pairs::Sentences;
 use crate::vocab::EOS;
 
-/// Where blocks end; fairseq's `--sample-break-mode`.
+/// Ends of blocks; fairseq's `sample_break_mode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BreakMode {
@@ -34,21 +35,19 @@ impl std::str::FromStr for BreakMode {
             "none" => Ok(Self::None),
             "complete" => Ok(Self::Complete),
             "eos" => Ok(Self::Eos),
-            _ => Err(Error::Options(format!(
-                "sample-break-mode `{name}` is not known; there are none, complete and eos"
-            ))),
+            _ => Err(OptionFault::BreakMode(name.to_owned()).into()),
         }
     }
 }
 
-/// How a stream is cut.
+/// Sizes and ends of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
     /// Tokens of a block, its context counted.
     pub tokens_per_sample: usize,
     /// Tokens before a block that are read again; below `tokens_per_sample`. 480 of 512 score 32 new tokens at a time.
     pub context_window: usize,
-    /// Where blocks end.
+    /// Ends of blocks.
     pub break_mode: BreakMode,
 }
 
@@ -56,7 +55,7 @@ pub struct BlockOptions {
 #[derive(Clone, Debug)]
 pub struct Blocks {
     sentences: Arc<Sentences>,
-    /// Where each sentence begins in the stream, and the stream's length at the end.
+    /// Start of each sentence in the stream, and the stream's length at the end.
     starts: Vec<u64>,
     blocks: Vec<Range<u64>>,
     options: BlockOptions,
@@ -67,10 +66,8 @@ impl Blocks {
     pub fn new(sentences: Arc<Sentences>, options: BlockOptions) -> Result<Self> {
         let BlockOptions { tokens_per_sample, context_window, break_mode } = options;
         if tokens_per_sample <= context_window {
-            return Err(Error::Options(format!(
-                "tokens-per-sample = {tokens_per_sample} with context-window = {context_window}: a block must have \
-                 room for at least one new token"
-            )));
+            let fault = OptionFault::NoRoomInBlock { tokens: tokens_per_sample, context: context_window };
+            return Err(fault.into());
         }
         let mut starts = Vec::with_capacity(sentences.len() + 1);
         starts.push(0);
@@ -89,7 +86,7 @@ impl Blocks {
         Ok(Self { sentences, starts, blocks, options })
     }
 
-    /// How the stream is cut.
+    /// Sizes and ends of the blocks.
     pub fn options(&self) -> BlockOptions {
         self.options
     }
@@ -99,7 +96,7 @@ impl Blocks {
         self.blocks.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -255,7 +252,7 @@ mod tests {
         let (sentences, _) = stream(&[3]);
         let options = BlockOptions { tokens_per_sample: 5, context_window: 5, break_mode: BreakMode::None };
         let error = Blocks::new(sentences, options).unwrap_err().to_string();
-        assert!(error.contains("tokens-per-sample = 5"), "{error}");
+        assert!(error.contains("tokens_per_sample = 5"), "{error}");
         assert!("half".parse::<BreakMode>().unwrap_err().to_string().contains("`half`"));
         let (empty, _) = blocks(&[], (5, 0, BreakMode::Complete));
         assert!(empty.is_empty());

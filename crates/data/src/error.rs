@@ -1,19 +1,21 @@
-//! One error for the whole crate. Every message says what was wrong, where, and what to do about it.
+//! The error of this crate. Every message says what was wrong, where, and what to do about it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the functions of this crate return.
+use crate::options::{OptionFault, Setting};
+
+/// Result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that can go wrong with text, vocabularies, BPE codes and binary datasets.
+/// A fault of text, vocabularies, BPE codes, datasets or options.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused a read, a write or a rename.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: `open`, `read`, `write`, ….
+        /// The failed action as a verb: `open`, `read`, `write`, ….
         action: &'static str,
         /// The file it was tried on.
         path: PathBuf,
@@ -24,8 +26,7 @@ pub enum Error {
     /// A line is not UTF-8 and the policy is to refuse it.
     #[error(
         "{}, line {line}: byte {byte} of the line is not valid UTF-8; convert the file \
-         (e.g. `iconv -f latin1 -t utf8`), or have bad bytes replaced where the command can (--replace-bad-utf8; of \
-         preprocess --bad-utf8 replace)",
+         (e.g. `iconv -f latin1 -t utf8`), or have bad bytes replaced where that is possible",
         path.display()
     )]
     BadUtf8 {
@@ -82,7 +83,7 @@ pub enum Error {
         path: PathBuf,
         /// Line number, from 1.
         line: u64,
-        /// What is wrong, and what to do.
+        /// The fault and its remedy.
         what: String,
     },
 
@@ -91,8 +92,61 @@ pub enum Error {
     Dataset {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The fault and its remedy.
         what: String,
+    },
+
+    /// A text is neither there as it is named nor compressed.
+    #[error("cannot open {name}: there is no {name}, {name}.gz or {name}.zst")]
+    NoText {
+        /// The name of the plain file.
+        name: String,
+    },
+
+    /// A folder holds no parallel text.
+    #[error("{}: holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); preprocess one first", folder.display())]
+    NoPairs {
+        /// The folder.
+        folder: PathBuf,
+    },
+
+    /// A folder holds one text where a parallel text is needed.
+    #[error("{}: holds one text, for language models, and no parallel text", folder.display())]
+    OneText {
+        /// The folder.
+        folder: PathBuf,
+    },
+
+    /// A folder holds a parallel text where one text is needed.
+    #[error(
+        "{}: holds a parallel text ({src}-{tgt}); a language model reads a folder that was preprocessed from one text",
+        folder.display()
+    )]
+    ParallelText {
+        /// The folder.
+        folder: PathBuf,
+        /// Source language.
+        src: String,
+        /// Target language.
+        tgt: String,
+    },
+
+    /// A folder holds texts in several pairs of languages, and none is chosen.
+    #[error("{}: holds several language pairs ({}); name the one you want", folder.display(), pairs.join(", "))]
+    SeveralPairs {
+        /// The folder.
+        folder: PathBuf,
+        /// `de-en`, `de-fr`, ….
+        pairs: Vec<String>,
+    },
+
+    /// Two lists of lines do not translate each other line by line.
+    #[error("{src} source lines but {tgt} target lines")]
+    UnequalSides {
+        /// Source lines.
+        src: usize,
+        /// Target lines.
+        tgt: usize,
     },
 
     /// Nothing to learn from.
@@ -105,7 +159,7 @@ pub enum Error {
          shorten the data, or choose to skip them"
     )]
     TooLong {
-        /// How many.
+        /// Number of pairs.
         count: u64,
         /// The limits in force.
         limits: String,
@@ -123,16 +177,31 @@ pub enum Error {
         path: PathBuf,
         /// Line number, from 1.
         line: u64,
-        /// Why it was refused.
+        /// Reason.
         what: String,
+        /// The policy that refuses it.
+        policy: Setting,
     },
 
-    /// Options that cannot be carried out together.
-    #[error("{0}")]
-    Options(String),
+    /// Options that cannot be carried out.
+    #[error(transparent)]
+    Options(#[from] OptionFault),
 }
 
 impl Error {
+    /// Options to change, for a program that has flags for them.
+    pub fn settings(&self) -> Vec<Setting> {
+        match self {
+            Self::BadUtf8 { .. } => vec![Setting::BadUtf8],
+            Self::OneText { .. } => vec![Setting::Task],
+            Self::ParallelText { .. } => vec![Setting::OnlySource],
+            Self::NoText { .. } | Self::SeveralPairs { .. } => vec![Setting::SourceLang, Setting::TargetLang],
+            Self::Refused { policy, .. } => vec![*policy],
+            Self::Options(fault) => fault.settings().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     /// An [`Error::Io`] made in a `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();

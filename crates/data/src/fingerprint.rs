@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// What is written to it is hashed.
+/// Hash of everything written to it.
 pub struct Fingerprint(u64);
 
 impl Default for Fingerprint {

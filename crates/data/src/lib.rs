@@ -19,7 +19,7 @@
 //! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for English and German |
 //! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
 //! | [`mod@prepare`] | a corpus as it was downloaded to splits, codes and a binarised folder |
-//! | [`error`] | what can go wrong, with the place and the remedy |
+//! | [`error`], [`options`] | faults, with the place and the remedy; those of options name the options |
 
 #![deny(unsafe_code)]
 
@@ -35,6 +35,7 @@ mod frozen;
 pub mod lines;
 mod mersenne;
 pub mod moses;
+pub mod options;
 pub mod pairs;
 pub mod prepare;
 pub mod preprocess;
@@ -52,6 +53,7 @@ pub use error::{Error, Result};
 pub use files::AsideFile;
 pub use fingerprint::Fingerprint;
 pub use lines::{BadUtf8, LineReader, ParallelLines};
+pub use options::{OptionFault, Setting};
 pub use pairs::{MemoryDataset, ParallelDataset, Sentences};
 pub use preprocess::{PreprocessOptions, preprocess};
 pub use sampler::{BatchSampler, SamplerOptions};

@@ -20,7 +20,7 @@ const EXAMPLES: usize = 5;
 const CHUNK_BYTES: usize = 1 << 25;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// What to do with a line that is not UTF-8.
+/// Policy for lines that are not UTF-8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadUtf8 {
     /// Stop with an error that names file, line and byte.
@@ -30,7 +30,7 @@ pub enum BadUtf8 {
     Replace,
 }
 
-/// How often something was met, and the numbers of the first few lines.
+/// Number of lines with some property, and the first few of their line numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Lines in all.
@@ -61,7 +61,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What a reader found odd in a file.
+/// Oddities of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Issues {
     /// Lines that ended in `\r\n`; the `\r` was dropped.
@@ -72,12 +72,12 @@ pub struct Issues {
     pub bad_utf8: Tally,
     /// Lines with NUL characters; kept as they are.
     pub nul: Tally,
-    /// Whether the last line lacked its `\n` (it was read all the same).
+    /// The last line lacked its `\n` (it was read all the same).
     pub no_final_newline: bool,
 }
 
 impl Issues {
-    /// Whether there is nothing to tell (a missing last `\n` alone is not worth a word).
+    /// Returns whether there are none worth mentioning (a missing last `\n` alone is not).
     pub fn is_empty(&self) -> bool {
         [&self.crlf, &self.bom, &self.bad_utf8, &self.nul].iter().all(|t| t.count == 0)
     }
@@ -100,15 +100,23 @@ impl fmt::Display for Issues {
     }
 }
 
-/// What was read from one file.
+/// Lines and oddities of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LineReport {
     /// The file.
     pub path: PathBuf,
     /// Lines read.
     pub lines: u64,
-    /// What was odd.
+    /// Oddities of the file.
     pub issues: Issues,
+}
+
+/// Finds the text `{prefix}.{lang}`, or `{prefix}` where the language is empty: plain, or compressed with `.gz` or `.zst`
+/// after its name.
+pub fn find_text(prefix: &str, lang: &str) -> Result<PathBuf> {
+    let name = if lang.is_empty() { prefix.to_owned() } else { format!("{prefix}.{lang}") };
+    let mut paths = ["", ".gz", ".zst"].iter().map(|end| PathBuf::from(format!("{name}{end}")));
+    paths.find(|path| path.exists()).ok_or(Error::NoText { name })
 }
 
 /// Reads a file line by line into one buffer: memory does not grow with the file.
@@ -221,7 +229,7 @@ impl LineReader {
         &self.path
     }
 
-    /// What was odd so far.
+    /// Oddities so far.
     pub fn issues(&self) -> &Issues {
         &self.issues
     }

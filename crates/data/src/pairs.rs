@@ -54,7 +54,7 @@ impl MemoryDataset {
         self.ends.len()
     }
 
-    /// Whether there are no sentences.
+    /// Returns whether there are no sentences.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -86,7 +86,7 @@ impl Sentences {
         }
     }
 
-    /// Whether there are no sentences.
+    /// Returns whether there are no sentences.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -182,8 +182,7 @@ impl ParallelDataset {
         tgt_vocab: Arc<Vocab>,
     ) -> Result<Self> {
         if src.len() != tgt.len() {
-            let what = format!("{} source lines but {} target lines", src.len(), tgt.len());
-            return Err(Error::Options(what));
+            return Err(Error::UnequalSides { src: src.len(), tgt: tgt.len() });
         }
         let src = MemoryDataset::encode(&src_vocab, src).0.into();
         let tgt = MemoryDataset::encode(&tgt_vocab, tgt).0.into();
@@ -195,7 +194,7 @@ impl ParallelDataset {
         self.src.len()
     }
 
-    /// Whether there are no pairs.
+    /// Returns whether there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.src.is_empty()
     }
@@ -217,26 +216,14 @@ pub fn load_vocabs(folder: impl AsRef<Path>, src: &str, tgt: &str) -> Result<(Ar
 pub fn detect_languages(folder: impl AsRef<Path>) -> Result<(String, String)> {
     let folder = folder.as_ref();
     let mut pairs = pairs_in(folder)?;
+    let folder = folder.to_owned();
     match pairs.len() {
         1 => Ok(pairs.remove(0)),
-        0 => {
-            let what = match TextDataset::is_in(folder) {
-                true => {
-                    "holds one text, for language models (train --task language_modeling, eval-lm), and no parallel text"
-                }
-                false => {
-                    "holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); run `preprocess` first"
-                }
-            };
-            Err(Error::dataset(folder, what))
-        }
+        0 if TextDataset::is_in(&folder) => Err(Error::OneText { folder }),
+        0 => Err(Error::NoPairs { folder }),
         _ => {
-            let names: Vec<_> = pairs.iter().map(|(src, tgt)| format!("{src}-{tgt}")).collect();
-            let what = format!(
-                "holds several language pairs ({}); name the one you want (--source-lang, --target-lang)",
-                names.join(", ")
-            );
-            Err(Error::dataset(folder, what))
+            let pairs = pairs.iter().map(|(src, tgt)| format!("{src}-{tgt}")).collect();
+            Err(Error::SeveralPairs { folder, pairs })
         }
     }
 }

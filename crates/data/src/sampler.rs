@@ -1,4 +1,4 @@
-//! Which sentences make a batch.
+//! Choice of the sentences of each batch.
 //!
 //! Batches are packed, not padded, so sentences need not be of like length to share one: each epoch shuffles all
 //! sentences and cuts the sequence wherever the token budget is full. Three things follow. Batches differ from
@@ -13,8 +13,9 @@
 use crate::error::{Error, Result};
 use crate::frozen;
 use crate::lines::Tally;
+use crate::options::OptionFault;
 
-/// What to do with pairs that no batch, or no model, can hold.
+/// Policy for pairs that no batch, or no model, can hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TooLong {
     /// Refuse the data.
@@ -24,7 +25,7 @@ pub enum TooLong {
     Skip,
 }
 
-/// How batches are cut.
+/// Limits of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplerOptions {
     /// Source tokens at most, and target tokens at most, in a batch.
@@ -33,7 +34,7 @@ pub struct SamplerOptions {
     pub max_sentences: Option<u32>,
     /// Longest (source, target) the model takes, `EOS` counted.
     pub max_positions: Option<(u32, u32)>,
-    /// What to do with longer pairs.
+    /// Policy for longer pairs.
     pub too_long: TooLong,
     /// Seed of the shuffles.
     pub seed: u64,
@@ -69,7 +70,7 @@ pub struct BatchSampler {
     frozen: Option<Vec<Vec<u32>>>,
 }
 
-/// What no batch of a sampler goes beyond.
+/// Largest sizes of a sampler's batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchBound {
     /// Tokens of all sources, and of all targets.
@@ -91,9 +92,7 @@ impl BatchSampler {
         let (max_src, max_tgt) = max_positions.unwrap_or((u32::MAX, u32::MAX));
         let (max_src, max_tgt) = (max_src.min(max_tokens), max_tgt.min(max_tokens));
         if max_tokens == 0 || options.max_sentences == Some(0) {
-            return Err(Error::Options(
-                "a batch must have room for at least one token and one sentence".into(),
-            ));
+            return Err(OptionFault::EmptyBatch.into());
         }
         let (mut used, mut skipped) = (Vec::with_capacity(part.len()), Tally::default());
         let mut skipped_tokens = 0;
@@ -127,7 +126,7 @@ impl BatchSampler {
         self
     }
 
-    /// What no batch goes beyond, in any epoch.
+    /// Largest sizes of a batch, in any epoch.
     pub fn bound(&self) -> BatchBound {
         let sum = |ids: &[u32]| {
             ids.iter()

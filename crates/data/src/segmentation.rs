@@ -1,4 +1,4 @@
-//! How text becomes pieces and text again: BPE codes for both sides or one for each, or a `tokenizer.json`.
+//! Segmentation of text into pieces, and back: BPE codes for both sides or for each, or a `tokenizer.json`.
 //!
 //! A binarised folder and a model folder hold it in files of the same names, so that what was done to the training text
 //! can be done to any other.
@@ -24,7 +24,7 @@ pub const TOKENIZER: &str = "tokenizer.json";
 /// All of these.
 pub(crate) const FILES: [&str; 4] = [CODES, SOURCE_CODES, TARGET_CODES, TOKENIZER];
 
-/// Where the boundaries between pieces come from.
+/// Rules that cut text into pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segmentation {
     /// One list of merges for both sides.
@@ -47,7 +47,7 @@ impl From<Codes> for Segmentation {
 }
 
 impl Segmentation {
-    /// What a folder holds; `None` where text comes in pieces already.
+    /// Reads the rules of a folder; `None` where text comes in pieces already.
     pub fn load(folder: impl AsRef<Path>) -> Result<Option<Self>> {
         let folder = folder.as_ref();
         let [joint, src, tgt, tokenizer] = FILES.map(|name| folder.join(name));
@@ -96,7 +96,7 @@ impl Segmentation {
         }
     }
 
-    /// What cuts source and target.
+    /// Segmenters of source and target.
     pub fn segmenters(&self) -> [Arc<Segmenter>; 2] {
         let bpe = |codes| Arc::new(Segmenter::Bpe(Box::new(Bpe::new(codes))));
         match self {

@@ -29,11 +29,7 @@ impl TextDataset {
         if !folder.join(DICT).exists()
             && let Ok((src, tgt)) = detect_languages(folder)
         {
-            let what = format!(
-                "holds a parallel text ({src}-{tgt}); a language model is trained on a folder that \
-                 `preprocess --only-source` has written"
-            );
-            return Err(Error::dataset(folder, what));
+            return Err(Error::ParallelText { folder: folder.to_owned(), src, tgt });
         }
         let vocab = Arc::new(Vocab::load(folder.join(DICT))?);
         let lines = IndexedDataset::open(folder.join(split))?;
@@ -54,7 +50,7 @@ impl TextDataset {
         Self { lines: Arc::new(encoded.0.into()), vocab }
     }
 
-    /// Whether a folder is of this kind.
+    /// Returns whether a folder holds one text.
     pub fn is_in(folder: impl AsRef<Path>) -> bool {
         folder.as_ref().join(DICT).is_file()
     }

@@ -38,7 +38,7 @@ pub fn tokens(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_space).filter(|token| !token.is_empty())
 }
 
-/// How a vocabulary is cut from counts.
+/// Choice of the tokens that enter a vocabulary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VocabOptions {
     /// Tokens seen less often are left out (0: none are).

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use common::Folder;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use mae_data::ParallelDataset;
 use mae_data::bpe::LearnOptions;
 use mae_data::error::Error;
 use mae_data::lines::BadUtf8;
@@ -18,6 +17,7 @@ use mae_data::prepare::recipes::{self, NewsCommentary};
 use mae_data::prepare::{
     CleanWhen, Corpus, HoldOut, Pieces, PrepareOptions, PrepareReport, Text, TextRules, prepare,
 };
+use mae_data::{ParallelDataset, Setting};
 
 const SETS: [&str; 5] = ["TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"];
 
@@ -142,8 +142,8 @@ fn missing_damaged_and_uneven_files_are_named() {
         "{said}"
     );
     assert_eq!(fs::read_dir(fresh.path("out/tmp")).unwrap().count(), 0, "no half files");
-    let said = recipes::iwslt14("fr", "en", &fresh.path("out")).unwrap_err().to_string();
-    assert!(said.contains("prepare parallel"), "{said}");
+    let fault = recipes::iwslt14("fr", "en", &fresh.path("out")).unwrap_err();
+    assert_eq!(fault.settings(), [Setting::Corpus], "{fault}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Folder, Random};
+use mae_data::OptionFault;
 use mae_data::bpe::{Bpe, Codes, LearnOptions, join};
 use mae_data::error::Error;
 use mae_data::lines::BadUtf8;
@@ -181,17 +182,28 @@ fn options_that_make_no_sense_are_errors() {
     let folder = corpus();
     let good = options(&folder);
     let dict = Some(folder.path("train.de"));
-    let cases = [
-        PreprocessOptions { trainpref: None, ..good.clone() },
-        PreprocessOptions { target_lang: "de".into(), ..good.clone() },
-        PreprocessOptions { target_lang: "../en".into(), ..good.clone() },
-        PreprocessOptions { joined_dictionary: true, srcdict: dict.clone(), tgtdict: dict, ..good.clone() },
-        PreprocessOptions { trainpref: Some(folder.prefix("none")), ..good.clone() },
-        PreprocessOptions { bpe: BpeSource::Codes(folder.path("none")), ..good },
-    ];
-    for (i, options) in cases.iter().enumerate() {
-        assert!(run(options).is_err(), "case {i}");
+    let lang = |lang: &str| PreprocessOptions { target_lang: lang.into(), ..good.clone() };
+    let both = (dict.clone(), dict);
+    let joined =
+        PreprocessOptions { joined_dictionary: true, srcdict: both.0, tgtdict: both.1, ..good.clone() };
+    for (options, fault) in [
+        (PreprocessOptions { trainpref: None, ..good.clone() }, OptionFault::NoDictionaries),
+        (lang("de"), OptionFault::SameLanguage("de".into())),
+        (lang("../en"), OptionFault::Language("../en".into())),
+        (joined, OptionFault::TwoJoinedDictionaries),
+    ] {
+        match run(&options) {
+            Err(Error::Options(found)) => assert_eq!(found, fault),
+            other => panic!("{fault}: {other:?}"),
+        }
     }
+    let nowhere = folder.prefix("none");
+    match run(&PreprocessOptions { trainpref: Some(nowhere.clone()), ..good.clone() }) {
+        Err(Error::NoText { name }) => assert_eq!(name, format!("{nowhere}.de")),
+        other => panic!("{other:?}"),
+    }
+    let codes = BpeSource::Codes(folder.path("none"));
+    assert!(matches!(run(&PreprocessOptions { bpe: codes, ..good }), Err(Error::Io { .. })));
 }
 
 #[test]

@@ -45,12 +45,10 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // Messages have their causes in them already.
-    let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
-    let dropout = Dropout::new(args.dropout, args.seed).map_err(plain)?;
-    let mut bpe = Bpe::new(&Codes::load(&args.codes).map_err(plain)?);
+    let dropout = Dropout::new(args.dropout, args.seed)?;
+    let mut bpe = Bpe::new(&Codes::load(&args.codes)?);
     if let Some(path) = &args.vocabulary {
-        bpe = bpe.with_pieces(PieceSet::load(path, args.vocabulary_threshold).map_err(plain)?);
+        bpe = bpe.with_pieces(PieceSet::load(path, args.vocabulary_threshold)?);
     }
     if args.dropout == 0.0 {
         map_lines(&args.files, "segmenting", |line| Ok(bpe.segment_line(line)))?;

@@ -1,9 +1,10 @@
 //! `mae clean-corpus`: drops pairs with unusual lengths, like `clean-corpus-n.perl` of Moses.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use mae_data::lines::find_text;
 use mae_data::moses::CleanOptions;
 use mae_data::moses::clean::clean_corpus;
 use mae_data::{BadUtf8, ParallelLines};
@@ -63,8 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         lowercase: args.lowercase,
         ..CleanOptions::new(args.min, args.max)
     };
-    let [l1, l2] = [&args.l1, &args.l2].map(|lang| find(&args.prefix, lang));
-    let (l1, l2) = (l1?, l2?);
+    let (l1, l2) = (find_text(&args.prefix, &args.l1)?, find_text(&args.prefix, &args.l2)?);
     let out = [&args.l1, &args.l2].map(|lang| PathBuf::from(format!("{}.{lang}", args.out)));
     anyhow::ensure!(
         args.l1 != args.l2,
@@ -72,13 +72,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         args.l1
     );
     check_apart(&[&out[0], &out[1]], &[&l1, &l2])?;
-    // Messages have their causes in them already.
-    let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
     let policy = if args.replace_bad_utf8 { BadUtf8::Replace } else { BadUtf8::Error };
-    let mut lines = ParallelLines::open(&l1, &l2, policy).map_err(plain)?;
+    let mut lines = ParallelLines::open(&l1, &l2, policy)?;
     let bar = spinner("cleaning", false);
-    let tallies = clean_corpus(&mut lines, [&out[0], &out[1]], options, |pairs| bar.set_position(pairs))
-        .map_err(plain)?;
+    let tallies = clean_corpus(&mut lines, [&out[0], &out[1]], options, |pairs| bar.set_position(pairs))?;
     bar.finish_and_clear();
     [&lines.src, &lines.tgt].into_iter().for_each(tell_issues);
     let mut stdout = std::io::stdout().lock();
@@ -91,12 +88,4 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         writeln!(stdout, "dropped, {reason}: {tally}")?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Path of `prefix.lang`, plain or compressed.
-fn find(prefix: &str, lang: &str) -> anyhow::Result<PathBuf> {
-    let name = format!("{prefix}.{lang}");
-    let names = ["", ".gz", ".zst"].map(|end| PathBuf::from(format!("{name}{end}")));
-    let found = names.into_iter().find(|path| Path::exists(path));
-    found.ok_or_else(|| anyhow::anyhow!("there is no {name}, {name}.gz or {name}.zst"))
 }

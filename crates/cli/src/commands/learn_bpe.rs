@@ -57,14 +57,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         args.files.iter().map(PathBuf::as_path).filter(|path| path.as_os_str() != "-").collect();
     outputs.iter().try_for_each(|path| check_place(Some(path)))?;
     check_apart(&outputs, &inputs)?;
-    // Messages have their causes in them already.
-    let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
     let counting = spinner("counting words", false);
     let mut each = Vec::new();
     for path in &args.files {
         let mut reader = open(path, args.replace_bad_utf8)?;
         let mut counts = WordCounts::default();
-        counts.add_file(&mut reader).map_err(plain)?;
+        counts.add_file(&mut reader)?;
         counting.inc(reader.lines_read());
         counting.suspend(|| tell_issues(&reader));
         each.push(counts);
@@ -74,7 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     each.iter().for_each(|counts| all.merge(counts));
     let options = LearnOptions { merges: args.symbols, min_frequency: args.min_frequency };
     let learning = bar(args.symbols as u64, "learning merges");
-    let codes = learn(&all, options, |done| learning.set_position(done as u64)).map_err(plain)?;
+    let codes = learn(&all, options, |done| learning.set_position(done as u64))?;
     learning.finish_and_clear();
     if codes.len() < args.symbols {
         eprintln!(

@@ -1,13 +1,13 @@
 //! `mae preprocess`: text files to a binarised folder, with fairseq's flags.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
 use mae_data::bpe::{Dropout, LearnOptions};
 use mae_data::preprocess::{BpeSource, LinePolicy, Policies, PreprocessReport, Progress};
-use mae_data::{BadUtf8, Error, PreprocessOptions, preprocess};
+use mae_data::{BadUtf8, PreprocessOptions, preprocess};
 
 use crate::progress::Stages;
 
@@ -241,7 +241,7 @@ impl Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let options = args.options().map_err(explain)?;
+    let options = args.options()?;
     let mut stages = Stages::new(args.quiet);
     let mut work = || preprocess(&options, |progress| show(&mut stages, progress));
     let done = match args.workers {
@@ -250,7 +250,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads).build()?.install(work),
     };
     stages.finish();
-    let report = done.map_err(explain)?;
+    let report = done?;
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer(&mut out, &report)?;
@@ -279,21 +279,6 @@ fn print(out: &mut impl Write, args: &Args, report: &PreprocessReport) -> std::i
         Some(_) => writeln!(out, "written to {destdir}; train on it with `mae train {destdir}`"),
         None => writeln!(out, "written to {destdir}"),
     }
-}
-
-/// Adds to an error the flag that gets around it.
-pub fn explain(error: Error) -> anyhow::Error {
-    let hint = match &error {
-        Error::BadUtf8 { .. } => "--bad-utf8 replace puts U+FFFD for bad bytes and reports the lines",
-        Error::Refused { .. } => "the flags are --empty-train, --empty-eval, --long-train and --long-eval",
-        Error::Io { action: "open", source, .. } if source.kind() == ErrorKind::NotFound => {
-            "texts are PREFIX.LANG, PREFIX.LANG.gz or PREFIX.LANG.zst, with the LANG of -s and -t; with --only-source and \
-             without -s, PREFIX itself"
-        }
-        // The message has its cause in it already.
-        _ => return anyhow::anyhow!("{error}"),
-    };
-    anyhow::anyhow!("{error}\n     {hint}")
 }
 
 /// Shows the stage that preprocessing is at.

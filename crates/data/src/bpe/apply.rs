@@ -214,7 +214,7 @@ pub(super) fn segment_words(line: &str, mut segment: impl FnMut(&str, &mut Strin
     out
 }
 
-/// Whether a word has one character or none: nothing to merge.
+/// Returns whether a word has one character or none: nothing to merge.
 pub(super) fn is_single(word: &str) -> bool {
     word.chars().nth(1).is_none()
 }

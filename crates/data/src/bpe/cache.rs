@@ -1,4 +1,4 @@
-//! What words became, kept for the next time: words repeat. All threads share one cache.
+//! Cache of segmented words: words repeat. All threads share one cache.
 
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -8,7 +8,7 @@ use crate::files;
 use crate::lines::{BadUtf8, LineReader};
 use crate::vocab::shorten;
 
-/// How the end of a word is marked.
+/// Mark of the end of a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// `</w>` is a symbol of its own (files without a version line).
@@ -21,7 +21,7 @@ pub enum Version {
 /// A list of merges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Codes {
-    /// How the end of a word is marked.
+    /// Mark of the end of a word.
     pub version: Version,
     /// The merges, first learned first.
     pub merges: Vec<(Box<str>, Box<str>)>,
@@ -95,7 +95,7 @@ impl Codes {
         self.merges.len()
     }
 
-    /// Whether there are no merges: words become characters.
+    /// Returns whether there are no merges: words become characters.
     pub fn is_empty(&self) -> bool {
         self.merges.is_empty()
     }

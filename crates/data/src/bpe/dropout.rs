@@ -5,13 +5,14 @@
 //! is the line's number or anything else that tells lines apart: not on threads, nor on other lines.
 
 use super::apply::{Bpe, Merging, is_single, push_pieces, segment_words};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::options::OptionFault;
 use crate::sampler::Rng;
 
 /// Longer words are cut without dropout: they are no words, and the plain algorithm takes quadratic time for them.
 const LONGEST: usize = 256;
 
-/// How often merges are skipped.
+/// Probability of skipping merges, and the seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
     probability: f64,
@@ -22,8 +23,7 @@ impl Dropout {
     /// Skips each merge at each step with this probability.
     pub fn new(probability: f64, seed: u64) -> Result<Self> {
         if !(0.0..=1.0).contains(&probability) {
-            let what = format!("BPE dropout is a probability, from 0 to 1, and {probability} is none");
-            return Err(Error::Options(what));
+            return Err(OptionFault::DropoutProbability(probability).into());
         }
         Ok(Self { probability, seed })
     }

@@ -22,7 +22,7 @@ use crate::vocab::is_space;
 /// Lines handed to the threads at a time.
 const CHUNK: usize = 1 << 15;
 
-/// How often each word occurs in a text.
+/// Counts of the words of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WordCounts {
     counts: FxHashMap<Box<str>, u64>,
@@ -88,13 +88,13 @@ impl WordCounts {
         self.counts.len()
     }
 
-    /// Whether there are no words.
+    /// Returns whether there are no words.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 }
 
-/// How much is learned.
+/// Number of merges to learn, and when to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LearnOptions {
     /// Merges at most.
@@ -182,7 +182,7 @@ struct Learner {
     min_frequency: i64,
     /// Pairs whose count rose in the current merge.
     risen: FxHashSet<Pair>,
-    /// How often a pair is in a spaced word, by subword-nmt's own count: the replacement below is not what
+    /// Count of a pair in a spaced word, by subword-nmt's own rule: the replacement below is not what
     /// that count follows, so that it goes wrong there, and so it must here.
     spaced_index: FxHashMap<(Pair, u32), i64>,
 }

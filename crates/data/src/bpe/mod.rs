@@ -24,13 +24,13 @@ pub use learn::{LearnOptions, WordCounts, learn};
 
 use crate::vocab::is_space;
 
-/// What marks a piece that does not end its word.
+/// Mark of a piece that does not end its word.
 pub const SEPARATOR: &str = "@@";
 
 /// The mark at the end of a word's last symbol, inside the codes.
 const END_OF_WORD: &str = "</w>";
 
-/// What `strip('\r\n ')` takes off in subword-nmt: the only white space it knows.
+/// Characters that `strip('\r\n ')` removes in subword-nmt: the only white space it knows.
 fn is_margin(c: char) -> bool {
     matches!(c, ' ' | '\r' | '\n')
 }

@@ -104,7 +104,7 @@ pub struct IndexedDataset {
 }
 
 impl IndexedDataset {
-    /// Whether both files of a dataset are there.
+    /// Returns whether both files of a dataset exist.
     pub fn exists(prefix: impl AsRef<Path>) -> bool {
         [".idx", ".bin"].iter().all(|suffix| with_suffix(prefix.as_ref(), suffix).is_file())
     }
@@ -143,7 +143,7 @@ impl IndexedDataset {
         self.len
     }
 
-    /// Whether there are no sentences.
+    /// Returns whether there are no sentences.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -250,7 +250,7 @@ fn parse_header(idx: &[u8], path: &Path) -> Result<(Dtype, usize)> {
     Ok((dtype, count as usize))
 }
 
-/// Where `SPLIT.idx` or `SPLIT.SRC-TGT.LANG.idx` is missing: the splits whose files are beside it, if there are any.
+/// Splits whose files are beside a missing `SPLIT.idx` or `SPLIT.SRC-TGT.LANG.idx`, if there are any.
 fn other_splits(idx_path: &Path) -> Option<String> {
     let name = idx_path.file_name()?.to_str()?;
     let (_, ending) = name.split_once('.')?;

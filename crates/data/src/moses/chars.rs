@@ -1,4 +1,4 @@
-//! What is a letter, a number, a blank: the answers of sacremoses and Python, not those of the standard library.
+//! Letters, numbers and blanks as sacremoses and Python define them, which is not how the standard library does.
 
 use super::classes::{self, Run};
 

@@ -107,7 +107,7 @@ pub(super) static MARKS: &[Run] = &[
     (0x11d97, 0x11d97, 1), (0x1e94a, 0x1e94a, 1),
 ];
 
-/// What is alphanumeric and no letter.
+/// Alphanumeric characters that are no letters.
 #[rustfmt::skip]
 pub(super) static DIGITS: &[Run] = &[
     (0x30, 0x39, 1), (0x660, 0x669, 1), (0x6f0, 0x6f9, 1), (0x7c0, 0x7c9, 1), (0x966, 0x96f, 1), (0x9e6, 0x9ef, 1),

@@ -4,18 +4,19 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::files::TextFile;
 use crate::lines::{ParallelLines, Tally};
+use crate::options::OptionFault;
 
-/// What is sensible. Lengths are tokens between blanks.
+/// Limits of sentence pairs. Lengths are tokens between blanks.
 #[derive(Clone, Debug)]
 pub struct CleanOptions {
     /// Fewest tokens of a side.
     pub min: usize,
     /// Most tokens of a side.
     pub max: usize,
-    /// How many times as long as the other a side may be; `None` for no limit.
+    /// Longest side over shortest side at most; `None` for no limit.
     pub ratio: Option<f64>,
     /// Most characters of a word, or of a factor of a word.
     pub max_word: usize,
@@ -32,20 +33,16 @@ impl CleanOptions {
     fn check(&self) -> Result<()> {
         if self.min > self.max {
             let (min, max) = (self.min, self.max);
-            return Err(Error::Options(format!(
-                "no length is at least {min} and at most {max} tokens; swap them?"
-            )));
+            return Err(OptionFault::Lengths { min, max }.into());
         }
         match self.ratio {
-            Some(ratio) if !(ratio.is_finite() && ratio >= 1.0) => {
-                Err(Error::Options(format!("the ratio {ratio} must be at least 1, or no pair is kept")))
-            }
+            Some(ratio) if !(ratio.is_finite() && ratio >= 1.0) => Err(OptionFault::Ratio(ratio).into()),
             _ => Ok(()),
         }
     }
 }
 
-/// Why a pair was dropped; the first reason that holds.
+/// Reason why a pair was dropped; the first that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// A side has no tokens.
@@ -71,7 +68,7 @@ pub struct Kept {
     pub tgt: String,
 }
 
-/// How many pairs were kept, and how many dropped for which reason, with the first few line numbers.
+/// Numbers of pairs kept and of pairs dropped for each reason, with the first few line numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tallies {
     /// Pairs read.

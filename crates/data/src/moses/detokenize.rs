@@ -27,7 +27,7 @@ pub struct Detokenizer {
     escapes: Escapes,
 }
 
-/// Where a token goes.
+/// Placement of a token in the line.
 enum Place {
     /// To the token before it; a blank may follow.
     Left,

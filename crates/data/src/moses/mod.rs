@@ -24,6 +24,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
+use crate::options::OptionFault;
 
 pub use clean::{CleanOptions, Cleaner, Dropped, Kept, Tallies};
 pub use detokenize::Detokenizer;
@@ -47,9 +48,7 @@ impl FromStr for Lang {
         match text {
             "en" => Ok(Self::En),
             "de" => Ok(Self::De),
-            _ => Err(Error::Options(format!(
-                "no rules for the language `{text}`; there are rules for en and de"
-            ))),
+            _ => Err(OptionFault::NoRules(text.to_owned()).into()),
         }
     }
 }
@@ -63,7 +62,7 @@ impl fmt::Display for Lang {
     }
 }
 
-/// Whether the characters that Moses' formats reserve (`& | < > ' " [ ]`) stand as entities in tokenised text.
+/// Form of the characters that Moses' formats reserve (`& | < > ' " [ ]`) in tokenised text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Escapes {
     /// As `&amp;`, `&#124;`, `&lt;`, `&gt;`, `&apos;`, `&quot;`, `&#91;` and `&#93;`.

@@ -74,7 +74,7 @@ const NO_BREAK: [(&str, &str); 15] = [
     (",\u{a0}", ", "),
 ];
 
-/// What becomes of characters that do not print (Unicode's category C).
+/// Treatment of characters that do not print (Unicode's category C).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NonPrinting {
     /// They stay.
@@ -86,7 +86,7 @@ pub enum NonPrinting {
     Blank,
 }
 
-/// How to normalise; the default is sacremoses'.
+/// Choices of the normaliser; the defaults are sacremoses'.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NormalizeOptions {
     /// First, punctuation and digits of other scripts become ASCII (`replace-unicode-punctuation.perl`).

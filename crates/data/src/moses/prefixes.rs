@@ -15,7 +15,7 @@ const GERMAN: &str = "Art BSE Buchst Ca Chr Co D.h Dkr I.F Ltd Mio Mrd MwSt No N
     d.J d.h dergl dgl etc evtl ff g.U g.g.A ggf i.H.v jun k.o m.E o.ä pp s.p.a sen sog sogen spp u.E u.U u.a u.s.w u.ä usf \
     usw v vgl vs z.B z.T z.Zt zzt";
 
-/// Whether a word keeps its period.
+/// Returns whether a word keeps its period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Period {
     /// It always does.

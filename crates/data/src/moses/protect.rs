@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use regex::{Regex, RegexBuilder};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::options::OptionFault;
 
 /// More matches than this in one line are refused, as sacremoses does: the stand-ins have three digits.
 pub const MAX_MATCHES: usize = 1000;
@@ -32,7 +33,7 @@ const WEB: [&str; 4] = [
 #[derive(Clone, Debug, Default)]
 pub struct Protected(Vec<Regex>);
 
-/// What was taken out of a line, and how to put it back.
+/// Text that was taken out of a line, and its stand-ins.
 #[derive(Debug)]
 pub(super) struct Spans {
     marker: String,
@@ -43,9 +44,9 @@ impl Protected {
     /// Adds a pattern; the error shows where it is wrong.
     pub fn add(&mut self, pattern: &str) -> Result<()> {
         let regex = RegexBuilder::new(pattern).case_insensitive(true).build();
-        let regex =
-            regex.map_err(|e| Error::Options(format!("the protected pattern `{pattern}` is wrong: {e}")))?;
-        self.0.push(regex);
+        let fault =
+            |e: regex::Error| OptionFault::Pattern { pattern: pattern.to_owned(), fault: e.to_string() };
+        self.0.push(regex.map_err(fault)?);
         Ok(())
     }
 
@@ -65,7 +66,7 @@ impl Protected {
         }
     }
 
-    /// Whether nothing is protected.
+    /// Returns whether nothing is protected.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -76,11 +77,7 @@ impl Protected {
         let tokens: Vec<String> =
             matches.map(|found| found.as_str().to_owned()).filter(|token| !token.is_empty()).collect();
         if tokens.len() > MAX_MATCHES {
-            let found = tokens.len();
-            return Err(Error::Options(format!(
-                "the protected patterns match {found} times in one line, {MAX_MATCHES} at most can be kept; use narrower \
-                 patterns or split the line"
-            )));
+            return Err(OptionFault::TooManyMatches { found: tokens.len(), most: MAX_MATCHES }.into());
         }
         let marker = unused_marker(text);
         let mut order: Vec<usize> = (0..tokens.len()).collect();

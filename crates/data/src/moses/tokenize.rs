@@ -6,7 +6,7 @@ use super::protect::Protected;
 use super::{Escapes, Lang};
 use crate::error::Result;
 
-/// What becomes of a dash between letters or digits.
+/// Treatment of a dash between letters or digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dashes {
     /// `well-known` stays one token.
@@ -16,14 +16,14 @@ pub enum Dashes {
     Split,
 }
 
-/// How to tokenise; the default is Moses'.
+/// Choices of the tokeniser; the defaults are Moses'.
 #[derive(Clone, Debug, Default)]
 pub struct TokenizeOptions {
     /// Dashes inside words.
     pub dashes: Dashes,
     /// Reserved characters.
     pub escapes: Escapes,
-    /// What stays in one piece.
+    /// Patterns that stay in one piece.
     pub protected: Protected,
 }
 

@@ -10,6 +10,7 @@ use tar::Archive;
 use crate::decompress;
 use crate::error::{Error, Result};
 use crate::files::{TextFile, create_folder};
+use crate::options::OptionFault;
 
 /// Folders are searched this deep.
 const DEEPEST: usize = 6;
@@ -45,13 +46,7 @@ pub(super) fn gather(
             set.iter().filter(|name| !search.found.contains_key(*name)).cloned().collect()
         };
         let fewest = sets.iter().map(missing).min_by_key(Vec::len).unwrap_or_default();
-        let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-        Error::Options(format!(
-            "not found in {} or an archive there: {}; --archive names the archives as they were downloaded, or folders \
-             with them or with what was extracted from them",
-            places.join(", "),
-            fewest.join(", ")
-        ))
+        OptionFault::MissingFiles { places: places.to_vec(), missing: fewest }.into()
     })
 }
 

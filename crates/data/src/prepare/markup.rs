@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::error::{Error, Result};
 use crate::lines::{BadUtf8, Issues, LineReader};
 
-/// What is around the text in a file.
+/// Markup around the text in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Markup {
     /// Nothing: each line is text.
@@ -66,7 +66,7 @@ pub struct Text {
     pub src: PathBuf,
     /// The target side.
     pub tgt: PathBuf,
-    /// What is around the text, on both sides.
+    /// Markup of both sides.
     pub markup: Markup,
 }
 
@@ -125,7 +125,7 @@ impl Pairs {
         Ok(Error::LineCountMismatch { src, src_lines, tgt, tgt_lines })
     }
 
-    /// What was repaired in either file.
+    /// Oddities of both files.
     pub(super) fn issues(&self) -> impl Iterator<Item = (PathBuf, Issues)> {
         self.sides.iter().map(|side| (side.path().to_owned(), side.issues().clone()))
     }

@@ -35,6 +35,7 @@ use crate::error::{Error, Result};
 use crate::files::{create_folder, sweep};
 use crate::lines::BadUtf8;
 use crate::moses::CleanOptions;
+use crate::options::OptionFault;
 use crate::pairs::side_path;
 use crate::preprocess::{self, BpeSource, PreprocessOptions, preprocess};
 use stages::Stages;
@@ -67,7 +68,7 @@ pub enum HoldOut {
     },
 }
 
-/// When pairs of odd lengths are dropped.
+/// Moment at which pairs of odd lengths are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CleanWhen {
     /// Lengths are tokens.
@@ -76,7 +77,7 @@ pub enum CleanWhen {
     AfterPieces,
 }
 
-/// How text becomes pieces.
+/// Segmentation into pieces.
 #[derive(Clone, Debug)]
 pub enum Pieces {
     /// Tokens are taken as they are.
@@ -98,13 +99,13 @@ pub struct PrepareOptions {
     pub target_lang: String,
     /// The output folder.
     pub out: PathBuf,
-    /// What is done to training texts.
+    /// Rules for training texts.
     pub train_rules: TextRules,
-    /// What is done to texts that are given for validation and test.
+    /// Rules for validation and test texts that are given.
     pub eval_rules: TextRules,
-    /// Which training pairs are dropped, and when; given validation and test texts stay whole.
+    /// Limits of training pairs, and when they apply; given validation and test texts stay whole.
     pub clean: Option<(CleanOptions, CleanWhen)>,
-    /// What is held out of the training text.
+    /// Pairs held out of the training text.
     pub hold_out: HoldOut,
     /// Subwords.
     pub pieces: Pieces,
@@ -114,12 +115,12 @@ pub struct PrepareOptions {
     pub joined_dictionary: bool,
     /// Types seen less often become unknown.
     pub threshold: u64,
-    /// What to do with bytes that are not UTF-8.
+    /// Policy for bytes that are not UTF-8.
     pub bad_utf8: BadUtf8,
 }
 
 impl PrepareOptions {
-    /// Whether a run writes a text or codes of this name.
+    /// Returns whether a run writes a text or codes of this name.
     fn writes(&self, name: &str) -> bool {
         let langs = [&self.source_lang, &self.target_lang];
         let kinds = ["train", "valid", "test", "test.raw", "code"];
@@ -127,7 +128,7 @@ impl PrepareOptions {
     }
 }
 
-/// What is being done, for progress bars.
+/// A step of the work, for progress bars.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
     /// A file is looked for or extracted.
@@ -200,17 +201,18 @@ fn remove_earlier(options: &PrepareOptions, splits: &[&str]) -> Result<Vec<Strin
     Ok(names)
 }
 
-fn check(corpus: &Corpus, options: &PrepareOptions) -> Result<()> {
-    let complaint = if corpus.train.is_empty() {
-        "there is no training text"
+/// Refuses options that cannot be carried out.
+fn check(corpus: &Corpus, options: &PrepareOptions) -> Result<(), OptionFault> {
+    let merges = matches!(options.pieces, Pieces::Joint(_) | Pieces::Separate(_));
+    if corpus.train.is_empty() {
+        Err(OptionFault::NoTrainingText)
     } else if options.source_lang == options.target_lang {
-        "source and target language are the same"
-    } else if options.hold_out == HoldOut::EveryNth(0) || options.hold_out == HoldOut::EveryNth(1) {
-        "holding every pair out leaves nothing to train on; hold out every second one or fewer"
-    } else if options.dropout.is_some() && !matches!(options.pieces, Pieces::Joint(_) | Pieces::Separate(_)) {
-        "BPE dropout skips merges, and none are learned: leave --bpe-dropout out, or give --bpe above 0 and no --tokenizer"
+        Err(OptionFault::SameLanguage(options.source_lang.clone()))
+    } else if matches!(options.hold_out, HoldOut::EveryNth(0 | 1)) {
+        Err(OptionFault::AllHeldOut)
+    } else if options.dropout.is_some() && !merges {
+        Err(OptionFault::DropoutWithoutMerges)
     } else {
-        return Ok(());
-    };
-    Err(Error::Options(complaint.into()))
+        Ok(())
+    }
 }

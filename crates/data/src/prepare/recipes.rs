@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use super::archive::gather;
 use super::{CleanWhen, Corpus, HoldOut, Markup, Pieces, PrepareOptions, Progress, Text, TextRules};
 use crate::bpe::LearnOptions;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lines::BadUtf8;
 use crate::moses::{CleanOptions, Dashes};
+use crate::options::OptionFault;
 
 /// The test sets of IWSLT14 in the order of the script; together 6,750 lines.
 const TED_SETS: [&str; 5] = ["TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"];
 
-/// Which News Commentary belongs to WMT14's training text.
+/// Version of News Commentary in WMT14's training text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NewsCommentary {
     /// Version 12 of 2017, the script's choice, or version 9 where only that is there.
@@ -134,9 +135,6 @@ fn clean(longest: usize) -> CleanOptions {
 fn english_and_german(src: &str, tgt: &str) -> Result<()> {
     match (src, tgt) {
         ("de", "en") | ("en", "de") => Ok(()),
-        _ => Err(Error::Options(format!(
-            "this corpus is prepared for German and English, not {src} and {tgt}; any two aligned files go through \
-             `mae prepare parallel`"
-        ))),
+        _ => Err(OptionFault::CorpusLanguages { src: src.into(), tgt: tgt.into() }.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! What preparation did, to print and to store.
+//! Report of a preparation, to print and to store.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::lines::Issues;
 use crate::moses::Tallies;
 use crate::preprocess::PreprocessReport;
 
-/// What preparation did.
+/// Report of a preparation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PrepareReport {
     /// Files that were read, in order, with what had to be repaired.
@@ -20,7 +20,7 @@ pub struct PrepareReport {
     pub held_out_valid: u64,
     /// Training pairs held out to test on.
     pub held_out_test: u64,
-    /// What cleaning dropped, by split.
+    /// Pairs dropped in cleaning, by split.
     pub cleaned: Vec<(String, Tallies)>,
     /// Binarised files of an earlier run that were removed, because dictionaries and codes are new.
     pub removed: Vec<String>,

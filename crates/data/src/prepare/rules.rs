@@ -1,4 +1,4 @@
-//! What is done to a line before it is cut into pieces.
+//! Rules for a line before it is cut into pieces.
 
 use crate::error::Result;
 use crate::moses::{Dashes, Lang, NonPrinting, NormalizeOptions, Normalizer, TokenizeOptions, Tokenizer};

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::files::TextFile;
 use crate::lines::{BadUtf8, ParallelLines};
 use crate::moses::{Cleaner, Kept, Tallies};
+use crate::options::OptionFault;
 use crate::segmentation::Segmentation;
 
 /// Pairs worked on at a time.
@@ -21,7 +22,7 @@ pub(super) struct Stages<'a, 'p> {
     pub(super) options: &'a PrepareOptions,
     pub(super) progress: &'p mut dyn FnMut(Progress<'_>),
     splits: Vec<&'static str>,
-    /// Whether the validation pairs come out of the training text, and are cleaned with it.
+    /// Validation pairs come out of the training text, and are cleaned with it.
     valid_held_out: bool,
     report: PrepareReport,
 }
@@ -286,9 +287,7 @@ impl Holding {
                 }
             }
             if valid + test >= total {
-                return Err(Error::Options(format!(
-                    "{valid} pairs to validate on and {test} to test on cannot be held out of {total}; ask for fewer"
-                )));
+                return Err(OptionFault::HoldOut { valid, test, total }.into());
             }
         }
         Ok(Self { how, total, read: 0, kept: 0, valid: 0, test: 0 })

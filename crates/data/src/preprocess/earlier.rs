@@ -4,6 +4,7 @@ use std::fs;
 
 use super::PreprocessOptions;
 use crate::error::{Error, Result};
+use crate::options::OptionFault;
 use crate::segmentation::Segmentation;
 use crate::vocab::Vocab;
 
@@ -19,19 +20,19 @@ pub(super) fn check(
     let differs = |(name, vocab): &&(String, &Vocab)| {
         Vocab::load(folder.join(name)).map_or(true, |earlier| earlier.fingerprint() != vocab.fingerprint())
     };
-    let what = match dicts.iter().find(differs) {
+    let replaced = match dicts.iter().find(differs) {
         Some((name, _)) => name,
         None if Segmentation::load(folder).is_ok_and(|earlier| earlier.as_ref() == segmentation) => {
             return Ok(());
         }
         None => "its BPE codes or tokenizer",
     };
-    Err(Error::Options(format!(
-        "{} holds the split `{split}` of an earlier run, which is not written now, and {what} would be replaced by another: \
-         `{split}` would no longer fit. Give all texts again, or the dictionaries and codes that are there; choose another \
-         --destdir; or remove `{split}` there",
-        folder.display()
-    )))
+    let fault = OptionFault::EarlierSplit {
+        folder: folder.clone(),
+        split: split.clone(),
+        replaced: replaced.to_owned(),
+    };
+    Err(fault.into())
 }
 
 /// Splits that are in the folder and are not written now.

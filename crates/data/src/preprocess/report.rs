@@ -1,4 +1,4 @@
-//! What preprocessing did, to print and to store.
+//! Report of preprocessing, to print and to store.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::lines::{Issues, LineReader, Tally};
 
-/// What preprocessing did.
+/// Report of preprocessing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PreprocessReport {
     /// Size of the source vocabulary.
@@ -21,7 +21,7 @@ pub struct PreprocessReport {
     pub splits: Vec<SplitReport>,
 }
 
-/// What became of one split.
+/// Report of one split.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SplitReport {
     /// `train`, `valid`, `valid1`, `test`, ….
@@ -46,7 +46,7 @@ pub struct SideReport {
     pub path: PathBuf,
     /// Tokens written, one end of sentence per line counted, as fairseq counts them.
     pub tokens: u64,
-    /// How many of them are unknown to the vocabulary.
+    /// Number of them that are unknown to the vocabulary.
     pub unknown: u64,
     /// Their share, between 0 and 1.
     pub unknown_share: f64,
@@ -54,12 +54,12 @@ pub struct SideReport {
     pub empty: Tally,
     /// Lines over the length limit.
     pub too_long: Tally,
-    /// What had to be repaired.
+    /// Oddities of the file.
     pub issues: Issues,
 }
 
 impl SideReport {
-    /// What is known when all lines are read.
+    /// Adds the figures that are known when all lines are read.
     pub(super) fn close(&mut self, reader: &LineReader) {
         self.unknown_share = if self.tokens == 0 { 0.0 } else { self.unknown as f64 / self.tokens as f64 };
         self.issues = reader.issues().clone();

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use rayon::prelude::*;
 
-use super::{CHUNK, LinePolicy, Policies, PreprocessOptions, Segmenters, SideReport, SplitReport, text_path};
+use super::{CHUNK, PreprocessOptions, Segmenters, SideReport, SplitPolicy, SplitReport};
 use crate::dataset::DatasetWriter;
 use crate::error::{Error, Result};
-use crate::lines::ParallelLines;
+use crate::lines::{ParallelLines, find_text};
 use crate::vocab::Vocab;
 
 /// One split on its way from text to ids.
@@ -17,8 +17,7 @@ pub(super) struct Split<'a> {
     lines: ParallelLines,
     pub(super) src_writer: DatasetWriter,
     pub(super) tgt_writer: DatasetWriter,
-    empty: LinePolicy,
-    too_long: LinePolicy,
+    rules: SplitPolicy,
     pub(super) report: SplitReport,
 }
 
@@ -33,14 +32,12 @@ impl<'a> Split<'a> {
         vocabs: (&'a Vocab, &'a Vocab),
     ) -> Result<Self> {
         let PreprocessOptions { source_lang: src, target_lang: tgt, .. } = options;
-        let (src_path, tgt_path) = (text_path(prefix, src), text_path(prefix, tgt));
+        let (src_path, tgt_path) = (find_text(prefix, src)?, find_text(prefix, tgt)?);
         let lines = ParallelLines::open(&src_path, &tgt_path, options.bad_utf8)?;
         let writer = |lang: &str, vocab: &Vocab| {
             DatasetWriter::create(options.destdir.join(format!("{name}.{src}-{tgt}.{lang}")), vocab.len())
         };
         let (src_writer, tgt_writer) = (writer(src, vocabs.0)?, writer(tgt, vocabs.1)?);
-        let train = name == "train";
-        let choose = |policies: Policies| if train { policies.train } else { policies.eval };
         let side = |path: PathBuf| SideReport { path, ..SideReport::default() };
         Ok(Self {
             options,
@@ -48,8 +45,7 @@ impl<'a> Split<'a> {
             lines,
             src_writer,
             tgt_writer,
-            empty: choose(options.empty),
-            too_long: choose(options.too_long),
+            rules: SplitPolicy::new(options, &name),
             report: SplitReport {
                 name,
                 src: side(src_path),
@@ -111,21 +107,7 @@ impl<'a> Split<'a> {
         let mut skip = false;
         let sides = std::iter::once(&mut self.report.src).chain(&mut self.report.tgt);
         for (side, (ids, _)) in sides.zip([src, tgt]) {
-            let length = ids.len() - 1; // the end of the sentence is always there
-            let (policy, tally, what) = if length == 0 {
-                (self.empty, &mut side.empty, "the line is empty".to_owned())
-            } else if length > self.options.max_line_tokens {
-                let what = format!("{length} tokens are over the limit of {}", self.options.max_line_tokens);
-                (self.too_long, &mut side.too_long, what)
-            } else {
-                continue;
-            };
-            tally.add(line);
-            match policy {
-                LinePolicy::Keep => {}
-                LinePolicy::Skip => skip = true,
-                LinePolicy::Error => return Err(Error::Refused { path: side.path.clone(), line, what }),
-            }
+            skip |= self.rules.leaves_out(side, line, ids)?;
         }
         if skip {
             self.report.skipped.add(line);

@@ -2,12 +2,10 @@
 
 use rayon::prelude::*;
 
-use super::{
-    CHUNK, LinePolicy, PreprocessOptions, PreprocessReport, Progress, SideReport, SplitReport, text_path,
-};
+use super::{CHUNK, PreprocessOptions, PreprocessReport, Progress, SideReport, SplitPolicy, SplitReport};
 use crate::dataset::DatasetWriter;
 use crate::error::{Error, Result};
-use crate::lines::LineReader;
+use crate::lines::{LineReader, find_text};
 use crate::segmentation::Segmenter;
 use crate::text::DICT;
 use crate::vocab::Vocab;
@@ -41,14 +39,11 @@ fn encode(
     segmenter: Option<&Segmenter>,
     progress: &mut impl FnMut(Progress<'_>),
 ) -> Result<(SplitReport, DatasetWriter)> {
-    let path = text_path(prefix, &options.source_lang);
+    let path = find_text(prefix, &options.source_lang)?;
     let mut reader = LineReader::open(&path, options.bad_utf8)?;
     let mut writer = DatasetWriter::create(options.destdir.join(&name), vocab.len())?;
     let dropout = options.dropout.filter(|_| name == "train");
-    let (empty, too_long) = match name.as_str() {
-        "train" => (options.empty.train, options.too_long.train),
-        _ => (options.empty.eval, options.too_long.eval),
-    };
+    let rules = SplitPolicy::new(options, &name);
     let side = SideReport { path, ..SideReport::default() };
     let mut report = SplitReport { name, src: side, ..SplitReport::default() };
     loop {
@@ -73,29 +68,14 @@ fn encode(
         for (ids, unknown) in encoded {
             report.lines += 1;
             let side = &mut report.src;
-            let length = ids.len() - 1; // the end of the line is always there
-            // Where blocks are cut from the text, no line is too long.
-            let (policy, tally, what) = if length == 0 {
-                (empty, &mut side.empty, "the line is empty".to_owned())
-            } else if length > options.max_line_tokens && too_long != LinePolicy::Keep {
-                let what = format!("{length} tokens are over the limit of {}", options.max_line_tokens);
-                (too_long, &mut side.too_long, what)
-            } else {
-                side.write(&mut writer, &ids, unknown)?;
-                report.written += 1;
+            if rules.leaves_out(side, report.lines, &ids)? {
+                report.skipped.add(report.lines);
                 continue;
-            };
-            tally.add(report.lines);
-            match policy {
-                LinePolicy::Keep => {
-                    side.write(&mut writer, &ids, unknown)?;
-                    report.written += 1;
-                }
-                LinePolicy::Skip => report.skipped.add(report.lines),
-                LinePolicy::Error => {
-                    return Err(Error::Refused { path: side.path.clone(), line: report.lines, what });
-                }
             }
+            side.tokens += ids.len() as u64;
+            side.unknown += unknown as u64;
+            writer.push(&ids)?;
+            report.written += 1;
         }
         progress(Progress::Encoding { split: &report.name, lines: report.lines });
     }
@@ -104,12 +84,4 @@ fn encode(
     }
     report.src.close(&reader);
     Ok((report, writer))
-}
-
-impl SideReport {
-    fn write(&mut self, writer: &mut DatasetWriter, ids: &[u32], unknown: usize) -> Result<()> {
-        self.tokens += ids.len() as u64;
-        self.unknown += unknown as u64;
-        writer.push(ids)
-    }
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{BpeSource, CHUNK, PreprocessOptions, Progress, Segmenters, text_path};
+use super::{BpeSource, CHUNK, PreprocessOptions, Progress, Segmenters};
 use crate::bpe::{Bpe, Codes, LearnOptions, WordCounts, learn};
 use crate::error::Result;
-use crate::lines::LineReader;
+use crate::lines::{LineReader, find_text};
 use crate::segmentation::{Segmentation, Segmenter};
 use crate::tokenizer::Tokenizer;
 use crate::vocab::{Vocab, VocabOptions, tokens};
@@ -22,12 +22,12 @@ pub(super) struct TrainWords<'o, 'p> {
 }
 
 impl TrainWords<'_, '_> {
-    fn path(&self, lang: &str) -> PathBuf {
-        text_path(self.options.trainpref.as_deref().unwrap_or_default(), lang)
+    fn path(&self, lang: &str) -> Result<PathBuf> {
+        find_text(self.options.trainpref.as_deref().unwrap_or_default(), lang)
     }
 
     fn count(&mut self, lang: &str) -> Result<WordCounts> {
-        let path = self.path(lang);
+        let path = self.path(lang)?;
         (self.progress)(Progress::Counting { path: &path });
         WordCounts::from_files([path], self.options.bad_utf8)
     }
@@ -138,7 +138,7 @@ impl TrainWords<'_, '_> {
 
     fn line_tokens(&mut self, segmenter: &Segmenter, side: usize) -> Result<Vec<(String, u64)>> {
         let options = self.options;
-        let path = self.path(if side == 0 { &options.source_lang } else { &options.target_lang });
+        let path = self.path(if side == 0 { &options.source_lang } else { &options.target_lang })?;
         (self.progress)(Progress::Counting { path: &path });
         let mut reader = LineReader::open(&path, options.bad_utf8)?;
         let mut totals = FxHashMap::<String, u64>::default();

@@ -2,7 +2,7 @@
 
 use super::bytes;
 
-/// How pieces are put together.
+/// Rule by which pieces are joined.
 pub(super) enum Decoder {
     /// Characters stand for bytes.
     ByteLevel,
@@ -15,7 +15,7 @@ pub(super) enum Decoder {
 }
 
 impl Decoder {
-    /// Whether `piece` begins a word, after `previous`.
+    /// Returns whether `piece` begins a word, after `previous`.
     pub(super) fn begins_word(&self, previous: &str, piece: &str) -> bool {
         match self {
             Self::ByteLevel => piece.starts_with(bytes::char_of(b' ')),

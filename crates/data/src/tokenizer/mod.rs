@@ -86,7 +86,7 @@ impl Tokenizer {
         self.rules.decoder.decode(line).replace(['\n', '\r'], " ")
     }
 
-    /// Whether `piece` begins a word, after `previous`.
+    /// Returns whether `piece` begins a word, after `previous`.
     pub fn begins_word(&self, previous: &str, piece: &str) -> bool {
         self.rules.decoder.begins_word(previous, piece)
     }

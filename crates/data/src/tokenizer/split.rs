@@ -34,7 +34,7 @@ impl Normalizer {
     }
 }
 
-/// When a blank is put before a text.
+/// Condition for a blank before a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prefix {
     Always,

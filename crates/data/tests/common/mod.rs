@@ -1,4 +1,4 @@
-//! What the tests share: files in a folder of their own, and numbers that look random.
+//! Helpers of the tests: files in a folder of their own, and numbers that look random.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::path::PathBuf;

@@ -135,7 +135,7 @@ struct Common {
 
 impl Common {
     /// These choices in place of a recipe's.
-    fn choose(&self, options: PrepareOptions, merges: usize) -> anyhow::Result<PrepareOptions> {
+    fn choose(&self, options: PrepareOptions, merges: usize) -> mae_data::Result<PrepareOptions> {
         let learn = LearnOptions { merges, ..LearnOptions::default() };
         let pieces = match (merges, self.separate_codes) {
             (0, _) => Pieces::None,
@@ -143,9 +143,7 @@ impl Common {
             (_, false) => Pieces::Joint(learn),
         };
         let bad_utf8 = if self.replace_bad_utf8 { BadUtf8::Replace } else { BadUtf8::Error };
-        // The message has its cause in it already.
-        let dropout =
-            Dropout::new(self.bpe_dropout, self.seed).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let dropout = Dropout::new(self.bpe_dropout, self.seed)?;
         let dropout = (self.bpe_dropout > 0.0).then_some(dropout);
         Ok(PrepareOptions { pieces, dropout, threshold: self.threshold, bad_utf8, ..options })
     }
@@ -153,13 +151,10 @@ impl Common {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    // Messages have their causes in them already.
-    let plain = |error: mae_data::Error| anyhow::anyhow!("{error}");
     match &args.corpus {
         CorpusArgs::Iwslt14(args) => {
             let common = &args.common;
-            let options =
-                recipes::iwslt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
+            let options = recipes::iwslt14(&common.source_lang, &common.target_lang, &common.out)?;
             let options = PrepareOptions {
                 joined_dictionary: args.joined_dictionary,
                 ..common.choose(options, args.bpe)?
@@ -170,8 +165,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         CorpusArgs::Wmt14(args) => {
             let common = &args.common;
-            let options =
-                recipes::wmt14(&common.source_lang, &common.target_lang, &common.out).map_err(plain)?;
+            let options = recipes::wmt14(&common.source_lang, &common.target_lang, &common.out)?;
             let options = PrepareOptions {
                 joined_dictionary: !args.separate_dictionaries,
                 ..common.choose(options, args.bpe)?
@@ -198,7 +192,7 @@ fn work(
     let done =
         gather(&mut stages).and_then(|corpus| prepare(&corpus, options, |step| show(&mut stages, step)));
     stages.finish();
-    let report = done.map_err(explain)?;
+    let report = done?;
     if !report.removed.is_empty() {
         let (out, names) = (options.out.display(), report.removed.join(", "));
         eprintln!(
@@ -231,20 +225,5 @@ fn show(stages: &mut Stages, step: Progress<'_>) {
         Progress::Unpacking(name) => stages.lines(&format!("looking into {name}"), 0),
         Progress::Pairs { stage, done } => stages.lines(stage, done),
         Progress::Preprocess(step) => preprocess::show(stages, step),
-    }
-}
-
-/// Adds to an error the flag that gets around it.
-fn explain(error: mae_data::Error) -> anyhow::Error {
-    match &error {
-        mae_data::Error::BadUtf8 { .. } => {
-            anyhow::anyhow!(
-                "{error}\n     --replace-bad-utf8 puts U+FFFD for bad bytes and reports the lines"
-            )
-        }
-        mae_data::Error::Options(what) if what.starts_with("no rules for") => {
-            anyhow::anyhow!("{error}\n     --tokenize none and no --normalize take the text as it is")
-        }
-        _ => anyhow::anyhow!("{error}"),
     }
 }

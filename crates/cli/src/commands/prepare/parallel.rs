@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use mae_data::BadUtf8;
+use mae_data::lines::find_text;
 use mae_data::moses::{CleanOptions, Dashes};
 use mae_data::prepare::{CleanWhen, Corpus, HoldOut, Pieces, PrepareOptions, Text, TextRules};
 
@@ -95,7 +96,7 @@ enum Tokenize {
 
 impl Parallel {
     /// The choices.
-    pub fn options(&self) -> anyhow::Result<PrepareOptions> {
+    pub fn options(&self) -> mae_data::Result<PrepareOptions> {
         let tokenize = match self.tokenize {
             _ if self.tokenizer.is_some() => None,
             Tokenize::Moses => Some(Dashes::Keep),
@@ -159,13 +160,8 @@ impl Parallel {
     }
 
     /// Both sides of PREFIX, compressed or not.
-    fn find(&self, prefix: &str) -> anyhow::Result<Text> {
-        let side = |lang: &str| {
-            let name = format!("{prefix}.{lang}");
-            let names = ["", ".gz", ".zst"].map(|end| PathBuf::from(format!("{name}{end}")));
-            let found = names.into_iter().find(|path| Path::exists(path));
-            found.ok_or_else(|| anyhow::anyhow!("there is no {name}, {name}.gz or {name}.zst"))
-        };
-        Ok(Text::plain(side(&self.common.source_lang)?, side(&self.common.target_lang)?))
+    fn find(&self, prefix: &str) -> mae_data::Result<Text> {
+        let (src, tgt) = (&self.common.source_lang, &self.common.target_lang);
+        Ok(Text::plain(find_text(prefix, src)?, find_text(prefix, tgt)?))
     }
 }

@@ -1,12 +1,11 @@
 //! Files of which line n of each belongs to line n of the others.
 
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
-use mae_data::{BadUtf8, LineReader};
+use mae_data::LineReader;
 
-use crate::stream::tell_issues_with;
+use crate::stream::{open, tell_issues_with};
 
 /// Several files, read line by line.
 pub struct SideBySide {
@@ -21,7 +20,7 @@ impl SideBySide {
             paths.iter().filter(|path| is_stdin(path)).count() <= 1,
             "standard input (`-`) can be one file only"
         );
-        let readers = paths.into_iter().map(|path| open(path)).collect::<anyhow::Result<Vec<_>>>()?;
+        let readers = paths.into_iter().map(|path| open(path, false)).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(Self { readers })
     }
 
@@ -54,15 +53,6 @@ impl SideBySide {
 
 fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-fn open(path: &Path) -> anyhow::Result<LineReader> {
-    Ok(if is_stdin(path) {
-        LineReader::new("standard input", BufReader::new(std::io::stdin()), BadUtf8::Error)
-    } else {
-        // The message has its cause in it already.
-        LineReader::open(path, BadUtf8::Error).map_err(|error| anyhow::anyhow!("{error}"))?
-    })
 }
 
 /// The complaint that some files go on where others end, with the counts of all.
