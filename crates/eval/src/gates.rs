@@ -18,7 +18,6 @@ use crate::error::Result;
 pub struct GateSummary {
     /// The attention, `encoder.layers.0.self_attn`.
     pub attention: String,
-<<<<<<< HEAD
     /// What a row belongs to.
     pub rows: Rows,
     /// What a row holds.
@@ -28,13 +27,6 @@ pub struct GateSummary {
     /// For each expert, or head, its mean.
     pub means: Vec<f64>,
     /// For each expert, or head, the share of rows whose gate it leads.
-=======
-    /// Rows are sentences, not target positions.
-    pub per_sentence: bool,
-    /// Mean entropy, in nats.
-    pub entropy: f64,
-    /// For each expert, the share of rows whose gate it leads.
->>>>>>> 1a8352d (eval: documentation opens with nouns and verbs)
     pub shares: Vec<f64>,
     /// The leading expert, or head, of every row: of sentence i, where rows are sentences.
     #[serde(skip)]
@@ -46,7 +38,6 @@ pub struct GateSummary {
 pub struct BatchGates {
     /// The attention, `encoder.layers.0.self_attn`.
     pub attention: String,
-<<<<<<< HEAD
     /// Kind of the attention.
     pub kind: Kind,
     /// What a row belongs to.
@@ -56,13 +47,6 @@ pub struct BatchGates {
     /// E, or H where rows hold head weights.
     pub columns: usize,
     /// The rows, `[rows, columns]`.
-=======
-    /// Rows are sentences, not target positions.
-    pub per_sentence: bool,
-    /// E.
-    pub experts: usize,
-    /// g, `[rows, E]`.
->>>>>>> 1a8352d (eval: documentation opens with nouns and verbs)
     pub values: Vec<f32>,
 }
 
