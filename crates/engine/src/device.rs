@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::Result;
-use crate::cuda::Gpu;
 use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::cuda::profile::OpTime;
+use crate::cuda::{Gpu, Live};
 use crate::usage::Usage;
+use crate::{Result, Rng};
 
 /// A place that holds tensors and runs ops. Cheap to clone; clones share their buffers.
 #[derive(Clone)]
@@ -80,6 +80,16 @@ impl Device {
         let Some(gpu) = self.gpu() else { return Ok(()) };
         gpu.wait();
         gpu.check()
+    }
+
+    /// Loads the numbers that differ from one training pass to the next, and that a captured pass reads from device
+    /// memory: the step of `rng` and the factor of the loss. Before [`Replays::run`](crate::Replays::run); a pass that
+    /// runs op by op loads them itself. Nothing to do on the CPU.
+    pub fn load_numbers(&self, rng: Rng, loss_weight: f32) {
+        if let Some(gpu) = self.gpu() {
+            gpu.set_live(Live::Step, rng.step());
+            gpu.set_live(Live::LossWeight, loss_weight.to_bits());
+        }
     }
 
     /// Bytes of memory that this device holds for parameters and ops, in use or free to be used again. On the CPU
@@ -294,15 +304,25 @@ impl Buffer {
         }
     }
 
-    /// Overwrites values from `at` on with 32-bit floats from the host.
+    /// Overwrites values from `at` on with those of the host, rounded to the buffer's type.
     pub(crate) fn write(&mut self, at: usize, values: &[f32]) {
         match self {
             Self::Host(host) => host.data[at..at + values.len()].copy_from_slice(values),
-            Self::Gpu(gpu) => {
-                assert_eq!(gpu.dtype, Dtype::F32, "only 32-bit floats are written from the host");
-                gpu.block.write(4 * at, values);
-            }
+            Self::Gpu(gpu) => match gpu.dtype {
+                Dtype::F32 => gpu.block.write(4 * at, values),
+                Dtype::Bf16 => {
+                    let halves: Vec<u16> = values.iter().map(|&value| to_bf16(value)).collect();
+                    gpu.block.write(2 * at, &halves);
+                }
+            },
         }
+    }
+
+    /// Values of the host on a device, rounded to `dtype`.
+    pub(crate) fn from_host(device: &Device, dtype: Dtype, values: &[f32]) -> Self {
+        let mut buffer = device.scratch_of(dtype, values.len());
+        buffer.write(0, values);
+        buffer
     }
 
     /// The type of the values in device memory.
@@ -320,6 +340,16 @@ impl Buffer {
             Self::Gpu(gpu) => gpu.block.ptr(),
         }
     }
+}
+
+/// Rounds to the nearest bfloat16; of two, to the even one.
+pub(crate) fn to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    if value.is_nan() {
+        // Rounding could carry a NaN over to infinity.
+        return (bits >> 16) as u16 | 0x40;
+    }
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
 /// The values themselves, for ops of the CPU.

@@ -8,7 +8,7 @@ mod gradients;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use self::gradients::Gradients;
+pub use self::gradients::{Gradients, Written};
 use crate::cuda::memory::{Dtype, Ptr};
 use crate::cuda::ops::elementwise::{ColumnSum, ColumnSums};
 use crate::cuda::ops::optim as gpu;
@@ -395,5 +395,11 @@ mod tests {
         gradients.check_complete(GroupSet::of(&[GroupId(0)])).unwrap();
         let error = gradients.check_complete(GroupSet::of(&[GroupId(0), GroupId(1)])).unwrap_err();
         assert!(error.to_string().contains("`second`"), "{error}");
+        // A replayed pass tells what it has left.
+        let written = gradients.written();
+        gradients.clear();
+        assert!(gradients.check_complete(GroupSet::of(&[GroupId(0)])).is_err());
+        gradients.set_written(&written);
+        gradients.check_complete(GroupSet::of(&[GroupId(0)])).unwrap();
     }
 }

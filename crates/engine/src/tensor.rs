@@ -95,7 +95,7 @@ pub struct Ids {
     len: usize,
     /// The most ids that can be loaded.
     room: usize,
-    /// The largest id when the list was made.
+    /// The largest of the ids.
     max: u32,
     data: IdData,
 }
@@ -116,8 +116,7 @@ impl Ids {
             None => IdData::Host(ids.into()),
             Some(gpu) => IdData::Gpu(Arc::new(Block::new(gpu, 4 * (ID_HEADER + ids.len())))),
         };
-        let max = ids.iter().copied().max().unwrap_or(0);
-        let mut list = Self { len: ids.len(), room: ids.len(), max, data };
+        let mut list = Self { len: ids.len(), room: ids.len(), max: 0, data };
         list.load(ids);
         list
     }
@@ -131,6 +130,7 @@ impl Ids {
     /// length and memory stay the same, so that captured passes see the new ids; the rest become 0.
     pub fn load(&mut self, ids: &[u32]) {
         assert!(ids.len() <= self.room, "{} ids do not fit into a list of {}", ids.len(), self.room);
+        self.max = ids.iter().copied().max().unwrap_or(0);
         match &mut self.data {
             IdData::Host(data) => {
                 *data = ids.into();
@@ -155,7 +155,7 @@ impl Ids {
         self.len == 0
     }
 
-    /// The largest id when the list was made; 0 where there are none.
+    /// The largest of the ids that were loaded last; 0 where there are none.
     pub fn max(&self) -> u32 {
         self.max
     }

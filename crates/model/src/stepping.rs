@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mae_engine::ops::decode::Lineage;
-use mae_engine::{Device, Ids, Replays, Rng, Segments, Tape, Tensor};
+use mae_engine::{Device, Ids, Replays, Segments, Tape, Tensor};
 
 use crate::attention::{AttentionState, SearchRoom, StepContext};
 use crate::pass::{ExpertMode, Pass};
@@ -120,7 +120,7 @@ impl Translator {
         let inputs = inputs.entry(rows).or_insert_with(|| StepInputs::new(&device, rows));
         inputs.tokens.load(tokens);
         inputs.sentences.load(sentences);
-        let logits = steps.run(&device, rows, Rng::new(0, 0), 1.0, || {
+        let logits = steps.run(&device, rows, || {
             let mut tape = Tape::evaluation(self.params());
             let x = self.embed_targets(&mut tape, &inputs.tokens, &inputs.rows, lineage);
             tape.advance(lineage, rows);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use mae_data::PackedBatch;
 use mae_engine::optim::{self, Numbers, Reading, StepNumbers};
-use mae_engine::{Gradients, GroupSet, Replays, Rng, Tape};
+use mae_engine::{Gradients, GroupSet, Replays, Rng, Tape, Written};
 use mae_model::attention::Pass;
 use mae_model::groups;
 use mae_model::system::{GateOptimizer, Training};
@@ -30,9 +30,9 @@ pub struct Learner<M: Model = Translator> {
     gates: GateOptimizer,
     numbers: StepNumbers,
     counters: Counters,
-    /// On a GPU: a batch in device memory for each shape, and the captured passes that read it.
+    /// A batch in device memory for each shape, and on a GPU the captured passes that read it.
     feeds: HashMap<M::Shape, M::Batch>,
-    passes: Replays<PassKind<M::Shape>, ()>,
+    passes: Replays<PassKind<M::Shape>, Written>,
 }
 
 /// What makes two passes alike.
@@ -323,30 +323,24 @@ impl<M: Model> Learner<M> {
         let free = self.free(step);
         let Self { model, config, gradients, numbers, feeds, passes, .. } = self;
         let device = model.params().device().clone();
-        let exact;
         let shape = model.shape(batch, config.max_tokens as usize);
-        let feed = if device.is_gpu() {
-            let feed = feeds.entry(shape.clone()).or_insert_with(|| model.room(&shape));
-            M::load(feed, batch);
-            &*feed
-        } else {
-            exact = model.upload(batch);
-            &exact
-        };
-        passes.run(&device, PassKind { step, first, shape }, rng, weight, || {
-            if first {
-                gradients.clear();
-            } else {
-                gradients.mark_written(free);
-            }
+        let feed = feeds.entry(shape.clone()).or_insert_with(|| model.room(&shape));
+        M::load(feed, batch);
+        device.load_numbers(rng, weight);
+        if first {
+            gradients.clear();
+        }
+        let written = passes.run(&device, PassKind { step, first, shape }, || {
             let mut tape = Tape::training(model.params(), gradients, free, rng);
             let mut pass = Pass { tape: &mut tape, mode: &step.mode(), probe: None };
             let sums = model.loss(&mut pass, feed, config.label_smoothing, weight);
             let updates = tape.backward();
             numbers.add(&sums);
             model.params_mut().apply(updates);
-            gradients.check_complete(free)
+            Ok(gradients.written())
         })?;
+        gradients.set_written(&written);
+        gradients.check_complete(free)?;
         Ok(())
     }
 }

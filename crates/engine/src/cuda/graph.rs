@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use cudarc::driver::{result, sys};
 
-use super::{Gpu, Live};
-use crate::{Device, Error, Result, Rng};
+use super::Gpu;
+use crate::{Device, Error, Result};
 
 /// A captured sequence of kernels, with what it writes to.
 struct Graph<R> {
@@ -50,21 +50,17 @@ impl<K, R> Default for Replays<K, R> {
 const MOST_GRAPHS: usize = 256;
 
 impl<K: Hash + Eq, R: Clone> Replays<K, R> {
-    /// Runs the pass `body`, or replays what it did when it last ran under the same `key`. A pass may be replayed if
-    /// it reads and writes the same tensors each time; numbers that change must live on the device, as ids, segments,
-    /// the step of `rng` and the `weight` of the loss do. What it returns must be handles to device memory, to be read before
-    /// another pass runs: captured passes share their memory.
-    pub fn run(
-        &mut self,
-        device: &Device,
-        key: K,
-        rng: Rng,
-        weight: f32,
-        body: impl FnOnce() -> Result<R>,
-    ) -> Result<R> {
+    /// Runs the pass `body`, or replays what it did on the device when it last ran under the same `key`.
+    ///
+    /// A pass may be replayed if it reads and writes the same tensors each time. Numbers that change from pass to pass
+    /// are loaded into device memory before: ids and segments by their `load`, the step of random numbers and the
+    /// factor of the loss by [`Device::load_numbers`].
+    ///
+    /// A replay does nothing on the host. So `body` has no effects there that the caller relies on: what the host is to
+    /// learn is part of the result, which a replay returns again. Handles to device memory in it must be read before
+    /// another pass runs, for captured passes share their memory.
+    pub fn run(&mut self, device: &Device, key: K, body: impl FnOnce() -> Result<R>) -> Result<R> {
         let Some(gpu) = device.gpu() else { return body() };
-        gpu.set_live(Live::Step, rng.step());
-        gpu.set_live(Live::LossWeight, weight.to_bits());
         if gpu.is_profiling() {
             return body();
         }

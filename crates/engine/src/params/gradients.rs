@@ -14,6 +14,10 @@ pub struct Gradients {
     written: Vec<bool>,
 }
 
+/// The blocks of some [`Gradients`] that hold contributions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written(Arc<[bool]>);
+
 impl Gradients {
     pub(super) fn new(device: &Device, layout: &Arc<Layout>) -> Self {
         Self {
@@ -46,11 +50,14 @@ impl Gradients {
         Ok(written.then(|| self.buffers[named.group.0].range_to_host(named.range)))
     }
 
-    /// Declares that all blocks of `free` groups hold contributions: a replayed pass has left them.
-    pub fn mark_written(&mut self, free: GroupSet) {
-        for (block, written) in self.layout.blocks.iter().zip(&mut self.written) {
-            *written |= free.contains(block.group);
-        }
+    /// The blocks that hold contributions since [`Self::clear`].
+    pub fn written(&self) -> Written {
+        Written(self.written.as_slice().into())
+    }
+
+    /// Takes over what a pass has left in device memory: a replayed one has noted nothing here.
+    pub fn set_written(&mut self, written: &Written) {
+        self.written.copy_from_slice(&written.0);
     }
 
     /// Where the gradient of a block is in device memory, and whether it already holds a contribution to add to.

@@ -260,8 +260,9 @@ fn passes(device: &Device, numbers: Numbers) -> Result<Outcome> {
         segments.load(&starts);
         let (rng, weight) = (Rng::new(7, 20 + pass), 1.0 / (30 + pass) as f32);
         step.begin();
-        let sums = replays.run(device, 0, rng, weight, || {
-            gradients.clear();
+        device.load_numbers(rng, weight);
+        gradients.clear();
+        let (sums, written) = replays.run(device, 0, || {
             let mut tape = Tape::training(&params, &mut gradients, free, rng);
             let e = AdaptiveEmbedding { bands: &input, positions: &positions, scale: 8.0, dropout: 0.2 };
             let x = tape.adaptive_embed(e, &ids, &segments, None);
@@ -270,9 +271,10 @@ fn passes(device: &Device, numbers: Numbers) -> Result<Outcome> {
             let updates = tape.backward();
             step.add(&sums);
             params.apply(updates);
-            gradients.check_complete(free)?;
-            Ok(sums)
+            Ok((sums, gradients.written()))
         })?;
+        gradients.set_written(&written);
+        gradients.check_complete(free)?;
         step.norm(&params, &gradients, free, 1.0);
         let read = step.read()?.wait()?;
         let summed = [read.loss, read.nll, read.norm].map(|v| v as f32).to_vec();

@@ -168,16 +168,18 @@ fn try_passes(device: &Device, numbers: Numbers, how: How) -> Result<Outcome> {
         let (rng, weight) = (Rng::new(7, 20 + pass), 1.0 / (30 + pass) as f32);
         let key = if how == How::Replayed { 0 } else { pass };
         step.begin();
-        let sums = replays.run(device, key, rng, weight, || {
-            gradients.clear();
+        device.load_numbers(rng, weight);
+        gradients.clear();
+        let (sums, written) = replays.run(device, key, || {
             let mut tape = Tape::training(&params, &mut gradients, free, rng);
             let sums = network.loss(&mut tape, &feed, weight);
             let updates = tape.backward();
             step.add(&sums);
             params.apply(updates);
-            gradients.check_complete(free)?;
-            Ok(sums)
+            Ok((sums, gradients.written()))
         })?;
+        gradients.set_written(&written);
+        gradients.check_complete(free)?;
         step.norm(&params, &gradients, free, 1.0);
         let read = step.read()?.wait()?;
         let summed = [read.loss, read.nll, read.norm].map(|v| v as f32).to_vec();

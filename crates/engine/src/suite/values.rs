@@ -1,7 +1,6 @@
 //! Numbers that both devices start from.
 
-use crate::cuda::memory::Dtype;
-use crate::device::{Buffer, Device, Numbers};
+use crate::device::{Buffer, Device, Numbers, to_bf16};
 use crate::{Rng, Var};
 
 /// `count` numbers evenly spread around 0, of variance 1, that the GPU can represent.
@@ -19,23 +18,9 @@ pub(crate) fn fit(numbers: Numbers, value: f32) -> f32 {
     }
 }
 
-/// Rounds to the nearest bfloat16; of two, to the even one.
-fn to_bf16(value: f32) -> u16 {
-    let bits = value.to_bits();
-    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
-}
-
 /// A gradient for `var`, in its type.
 pub(crate) fn gradient_of(device: &Device, var: &Var, values: &[f32]) -> Buffer {
-    let mut buffer = device.scratch_of(var.tensor().dtype(), values.len());
-    match &mut buffer {
-        Buffer::Gpu(gpu) if var.tensor().dtype() == Dtype::Bf16 => {
-            let halves: Vec<u16> = values.iter().map(|&value| to_bf16(value)).collect();
-            gpu.block.write(0, &halves);
-        }
-        _ => buffer.write(0, values),
-    }
-    buffer
+    Buffer::from_host(device, var.tensor().dtype(), values)
 }
 
 /// Boundaries of sentences with these lengths.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use mae_data::PackedBatch;
 use mae_engine::ops::adaptive::{BandedIds, Bands};
-use mae_engine::{Device, Ids, Replays, Rng, Segments, Tape, Tensor};
+use mae_engine::{Device, Ids, Replays, Segments, Tape, Tensor};
 
 use super::{LanguageModel, LmShape};
 use crate::Result;
@@ -93,8 +93,7 @@ impl<'a> Scorer<'a> {
             let room =
                 rooms.entry(shape.clone()).or_insert_with(|| ScoredBlocks::with_room(device, bands, &shape));
             room.load(batch, &rows, &targets);
-            let rng = Rng::new(0, 0);
-            passes.run(device, shape, rng, 1.0, || Ok(model.scores(mode, room)))?
+            passes.run(device, shape, || Ok(model.scores(mode, room)))?
         } else {
             let blocks = ScoredBlocks::new(device, bands, batch, &rows, &targets);
             model.scores(&mode.at(&batch.ids), &blocks)

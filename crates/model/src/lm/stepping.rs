@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use mae_engine::ops::adaptive::BandedIds;
 use mae_engine::ops::decode::{Lineage, Room};
-use mae_engine::{Device, Replays, Rng, Segments, Tape, Tensor};
+use mae_engine::{Device, Replays, Segments, Tape, Tensor};
 
 use super::LanguageModel;
 use crate::attention::{AttentionState, SearchRoom, StepContext};
@@ -94,7 +94,7 @@ impl LanguageModel {
             rows: Segments::from_host(&device, &(0..=rows as u32).collect::<Vec<_>>()),
         });
         inputs.tokens.load(tokens);
-        let logits = steps.run(&device, rows, Rng::new(0, 0), 1.0, || {
+        let logits = steps.run(&device, rows, || {
             let mut tape = Tape::evaluation(&self.params);
             let x = self.embed(&mut tape, &inputs.tokens, &inputs.rows, Some(lineage));
             tape.advance(lineage, rows);
