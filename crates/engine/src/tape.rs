@@ -189,9 +189,9 @@ impl<'p> Tape<'p> {
         self.gradients.as_mut().expect("parameters are free in training passes only")
     }
 
-    /// The random numbers of the next random op. Every random op takes one, in evaluation too, so that streams
-    /// are numbered by the op's place in the model.
-    pub(crate) fn next_stream(&mut self) -> Option<Stream> {
+    /// The random numbers of the next random op; `None` in evaluation. Every random op takes one, in evaluation too, so
+    /// that streams are numbered by the op's place in the model.
+    pub fn next_stream(&mut self) -> Option<Stream> {
         let stream = self.streams;
         self.streams += 1;
         self.rng.map(|rng| rng.stream(stream))
@@ -250,7 +250,16 @@ impl<'p> Tape<'p> {
         }));
     }
 
-    /// Makes `gradient` the start of the walk back at `var`: what a loss does.
+    /// Starts the walk back at `var` with this gradient, one value for each of `var`'s: what a loss does. Gradients from
+    /// several places are added.
+    pub fn seed_from_host(&mut self, var: &Var, gradient: &[f32]) {
+        assert_eq!(gradient.len(), var.tensor.count(), "a gradient has the size of its value");
+        if var.tracked() {
+            self.seed(var, Buffer::from_host(self.device(), var.tensor.dtype(), gradient));
+        }
+    }
+
+    /// Makes `gradient` the start of the walk back at `var`.
     pub(crate) fn seed(&mut self, var: &Var, gradient: Buffer) {
         if let Some(slot) = var.slot {
             self.seeds.push((slot, gradient));

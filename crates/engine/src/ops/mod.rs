@@ -12,6 +12,7 @@
 //! | [`cross_entropy`] | label-smoothed loss of features against a vocabulary, logits never all in memory | gradient of the features |
 //! | `project` | dropout(X·Wᵀ), or dropout(X·W) where one matrix serves both ways | X |
 //! | [`adaptive`] | input and softmax of a vocabulary cut into bands of falling width | rows of each band |
+//! | [`custom`] | an op of another crate, computed on the host | its inputs |
 //! | [`decode`] | one step of cached attention, rows by index, best continuations (inference only) | – |
 //!
 //! # How an op is built
@@ -44,6 +45,7 @@ pub mod adaptive;
 pub mod attention;
 pub mod batch_norm;
 pub mod cross_entropy;
+pub mod custom;
 pub mod decode;
 pub mod embed;
 pub mod linear;
@@ -70,6 +72,7 @@ macro_rules! rooms {
 
 rooms! {
     batch_norm: [FILE];
+    custom: [];
     residual_norm: [FILE];
 }
 
