@@ -1,6 +1,5 @@
 //! The `mae` program: parses the command line, calls the libraries, and turns errors into one message and exit code 1.
 
-mod advice;
 mod columns;
 mod commands;
 mod device;
