@@ -1,4 +1,4 @@
-//! Packed batches: the ids of all sentences end to end, and where each starts. No padding anywhere.
+//! Packed batches: the ids of all sentences end to end, and the start of each. There is no padding.
 
 use crate::blocks::Blocks;
 use crate::pairs::{ParallelDataset, Sentences};
@@ -6,8 +6,8 @@ use crate::vocab::EOS;
 
 /// Source of packed batches: pairs of sentences, or blocks of a text.
 pub trait Corpus: Sync {
-    /// Source and target tokens of each pair, or 0 and the tokens of each block: what a
-    /// [`BatchSampler`](crate::BatchSampler) asks for.
+    /// Source and target tokens of each pair, or 0 and the tokens of each block, for a
+    /// [`BatchSampler`](crate::BatchSampler).
     fn lengths(&self) -> Vec<(u32, u32)>;
 
     /// Packs the given ones, in the given order.
@@ -34,8 +34,8 @@ impl Corpus for Blocks {
     }
 }
 
-/// A batch of sentence pairs, of sources alone (then `prev` and `tgt` are empty), or of blocks for a language model (then
-/// `src` is empty).
+/// A batch of sentence pairs, of sources alone (then `prev` and `tgt` are empty), or of blocks for a language
+/// model (then `src` is empty).
 ///
 /// Sentence `b` has the source ids `src[src_starts[b]..src_starts[b + 1]]`, and likewise for `prev` and `tgt`,
 /// which share `tgt_starts`.
@@ -47,7 +47,7 @@ pub struct PackedBatch {
     pub src_starts: Vec<u32>,
     /// The decoder's input: the target with its `EOS` moved to the front.
     pub prev: Vec<u32>,
-    /// Target ids, each sentence ending in `EOS`: what the decoder is to predict.
+    /// Target ids, each sentence ending in `EOS`: the tokens to predict.
     pub tgt: Vec<u32>,
     /// Starts of the sentences in `prev` and `tgt`, and their length at the end.
     pub tgt_starts: Vec<u32>,
@@ -99,7 +99,7 @@ impl PackedBatch {
         self.src.len()
     }
 
-    /// Number of target tokens: what losses are averaged over.
+    /// Number of target tokens, over which losses are averaged.
     pub fn tgt_tokens(&self) -> usize {
         self.tgt.len()
     }

@@ -1,9 +1,9 @@
 //! One stream of tokens cut into blocks, for language models: fairseq's `TokenBlockDataset`.
 //!
-//! All sentences lie end to end, each with its `EOS`. A block's targets are a piece of the stream; its input is the same
-//! piece moved right by one, so that the first target of a block is predicted from the token before it, which is `EOS` at
-//! the start of the stream. For evaluation a block can be given context: tokens before it that are read again but not
-//! scored.
+//! All sentences lie end to end, each with its `EOS`. A block's targets are a piece of the stream; its input is
+//! the same piece moved right by one, so that the first target of a block is predicted from the token before
+//! it, which is `EOS` at the start of the stream. For evaluation a block can be given context: tokens before it
+//! that are read again but not scored.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ impl std::str::FromStr for BreakMode {
 pub struct BlockOptions {
     /// Tokens of a block, its context counted.
     pub tokens_per_sample: usize,
-    /// Tokens before a block that are read again; below `tokens_per_sample`. 480 of 512 score 32 new tokens at a time.
+    /// Tokens before a block that are read again; below `tokens_per_sample`. 480 of 512 score 32 new tokens at
+    /// a time.
     pub context_window: usize,
     /// Ends of blocks.
     pub break_mode: BreakMode,
@@ -101,7 +102,7 @@ impl Blocks {
         self.blocks.is_empty()
     }
 
-    /// Tokens of the stream: what is scored once by all blocks together.
+    /// Tokens of the stream, each of which is scored in one block.
     pub fn tokens(&self) -> u64 {
         self.starts[self.sentences.len()]
     }
@@ -113,7 +114,7 @@ impl Blocks {
         self.options.context_window.min(room).min(block.start as usize)
     }
 
-    /// (0, tokens) of each block, its context counted: what a [`BatchSampler`](crate::BatchSampler) asks for.
+    /// (0, tokens) of each block, its context counted, for a [`BatchSampler`](crate::BatchSampler).
     pub fn lengths(&self) -> Vec<(u32, u32)> {
         let length =
             |(i, block): (usize, &Range<u64>)| (0, (self.context(i) as u64 + block.end - block.start) as u32);

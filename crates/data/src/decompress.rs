@@ -1,4 +1,4 @@
-//! Opens a text file, plain or compressed; which of the two is told by its first bytes, not by its name.
+//! Opens plain and compressed text files; the first bytes decide, not the name.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -17,7 +17,7 @@ const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Opens `path` for streaming; gzip (any number of members) and zstd (any number of frames) are decoded on the way.
 ///
 /// The name is consulted only when the file is too short for a magic number: an empty `.gz` is an error, not
-/// an empty text, for it is what an interrupted compressor leaves behind.
+/// an empty text: an interrupted compressor leaves such a file behind.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     let file = File::open(path).map_err(Error::io("open", path))?;
     let mut file = BufReader::with_capacity(BUFFER, file);

@@ -104,7 +104,10 @@ pub enum Error {
     },
 
     /// A folder holds no parallel text.
-    #[error("{}: holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); preprocess one first", folder.display())]
+    #[error(
+        "{}: holds no binarised parallel text (`train.SRC-TGT.SRC.idx`, …); preprocess one first",
+        folder.display()
+    )]
     NoPairs {
         /// The folder.
         folder: PathBuf,

@@ -1,8 +1,9 @@
-//! fairseq's batches, for people who reproduce its runs: made once from sentences sorted by length, then only shuffled.
+//! fairseq's batches, for people who reproduce its runs: made once from sentences sorted by length, then only
+//! shuffled.
 //!
-//! The order and the batches equal those of fairseq v0.9 for the same seed, numpy's random numbers included. A batch is
-//! full when its sentences, padded to the longest side of any of them, would pass the token budget. It is then cut to a
-//! multiple of so many sentences, and the rest begins the next one.
+//! The order and the batches equal those of fairseq v0.9 for the same seed, numpy's random numbers included. A
+//! batch is full when its sentences, padded to the longest side of any of them, would pass the token budget. It
+//! is then cut to a multiple of so many sentences, and the rest begins the next one.
 
 use crate::mersenne::MersenneTwister;
 use crate::sampler::SamplerOptions;

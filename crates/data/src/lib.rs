@@ -1,18 +1,18 @@
-//! Text in, batches out: everything between files on disk and the model's input, and nothing of tensors.
+//! Text in, batches out: everything between files on disk and the model's input. Nothing here knows tensors.
 //!
-//! | room | what |
+//! | room | contents |
 //! |---|---|
-//! | [`lines`], `decompress` | text lines from plain, gzip and zstd files; what was repaired is counted |
+//! | [`lines`], `decompress` | text lines from plain, gzip and zstd files; repairs are counted |
 //! | [`files`] | files and folders that must survive: written aside, synced, renamed, locked |
 //! | `fingerprint` | hashes to tell data apart |
 //! | [`vocab`] | fairseq's `Dictionary` and `dict.txt` |
-//! | [`bpe`] | byte-pair encoding as `subword-nmt` does it: learn, apply, join |
+//! | [`bpe`] | byte-pair encoding with the results of `subword-nmt`: learn, apply, join |
 //! | [`tokenizer`] | Hugging Face's `tokenizer.json`, where it is byte-pair encoding |
 //! | [`segmentation`] | codes or tokeniser of a folder: text to pieces and back |
 //! | [`dataset`] | memory-mapped token ids in fairseq's `.bin`/`.idx` format |
 //! | [`pairs`] | two sides with their vocabularies: a binarised folder, or lines in memory |
 //! | [`text`] | one text with its vocabulary, for language models |
-//! | [`sampler`] | which sentences make a batch, from (seed, epoch) alone |
+//! | [`sampler`] | the sentences of each batch, from (seed, epoch) alone |
 //! | `frozen`, `mersenne` | fairseq's batches in fairseq's order, with numpy's random numbers |
 //! | [`batch`] | packed batches: ids end to end, no padding |
 //! | [`blocks`] | one stream cut into blocks, for language models |

@@ -1,7 +1,7 @@
-//! Text lines from plain, `.gz` and `.zst` files, streaming, with what was repaired on the way counted.
+//! Text lines from plain, `.gz` and `.zst` files, streamed; repairs are counted.
 //!
 //! Lines end at `\n` and nowhere else, as for `wc -l`: Unicode line separators and form feeds inside a line
-//! stay text, so that line n of the source still meets line n of the target.
+//! stay text, so that line n of the source still pairs with line n of the target.
 
 use std::fmt;
 use std::io::{BufRead, Read};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::decompress;
 use crate::error::{Error, Result};
 
-/// No text line is longer; what is, is not text, and would otherwise fill the memory.
+/// Longest line in bytes. A longer one is not text, and would fill the memory.
 pub const MAX_LINE_BYTES: usize = 1 << 28;
 
 const EXAMPLES: usize = 5;
@@ -111,8 +111,8 @@ pub struct LineReport {
     pub issues: Issues,
 }
 
-/// Finds the text `{prefix}.{lang}`, or `{prefix}` where the language is empty: plain, or compressed with `.gz` or `.zst`
-/// after its name.
+/// Finds the text `{prefix}.{lang}`, or `{prefix}` where the language is empty: plain, or compressed with `.gz`
+/// or `.zst` after its name.
 pub fn find_text(prefix: &str, lang: &str) -> Result<PathBuf> {
     let name = if lang.is_empty() { prefix.to_owned() } else { format!("{prefix}.{lang}") };
     let mut paths = ["", ".gz", ".zst"].iter().map(|end| PathBuf::from(format!("{name}{end}")));
@@ -132,7 +132,7 @@ pub struct LineReader {
 }
 
 impl LineReader {
-    /// Opens a plain, gzip or zstd file (told apart by its first bytes).
+    /// Opens a plain, gzip or zstd file (its first bytes tell which).
     pub fn open(path: impl AsRef<Path>, policy: BadUtf8) -> Result<Self> {
         let path = path.as_ref();
         Ok(Self::new(path, decompress::open(path)?, policy))
@@ -239,7 +239,7 @@ impl LineReader {
         LineReport { path: self.path.clone(), lines: self.lines, issues: self.issues.clone() }
     }
 
-    /// Counts what is left without decoding it.
+    /// Counts the remaining lines without decoding them.
     fn count_rest(&mut self) -> Result<u64> {
         let mut bytes = Vec::new();
         while self.fill(&mut bytes)? {}

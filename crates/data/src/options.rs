@@ -1,5 +1,5 @@
-//! Options that cannot be carried out. A fault names the options it concerns by [`Setting`], so that a program can tell its
-//! users which of its own flags to change.
+//! Options that cannot be carried out. A fault names the options it concerns by [`Setting`], so that a program
+//! can tell its users which of its own flags to change.
 
 use std::path::PathBuf;
 
@@ -118,8 +118,8 @@ pub enum OptionFault {
     NoTrainingText,
     /// The folder holds a data set of another kind or pair of languages.
     #[error(
-        "{} holds another data set already ({holds}), whose dictionaries and BPE codes this one would replace; choose \
-         another folder", folder.display()
+        "{} holds another data set already ({holds}), whose dictionaries and BPE codes this one would replace; \
+         choose another folder", folder.display()
     )]
     AnotherDataSet {
         /// The folder.
@@ -129,9 +129,9 @@ pub enum OptionFault {
     },
     /// A split of an earlier run would no longer fit the dictionaries or codes.
     #[error(
-        "{} holds the split `{split}` of an earlier run, which is not written now, and {replaced} would be replaced by \
-         another: `{split}` would no longer fit. Give all texts again, or the dictionaries and codes that are there; choose \
-         another folder; or remove `{split}` there", folder.display()
+        "{} holds the split `{split}` of an earlier run, which is not written now, and {replaced} would be \
+         replaced by another: `{split}` would no longer fit. Give all texts again, or the dictionaries and codes \
+         that are there; choose another folder; or remove `{split}` there", folder.display()
     )]
     EarlierSplit {
         /// The folder.
@@ -158,8 +158,8 @@ pub enum OptionFault {
     },
     /// Files of a corpus are not where they were looked for.
     #[error(
-        "not found in {} or an archive there: {}; name the archives as they were downloaded, or folders with them or with \
-         the extracted files", join(places.iter().map(|place| place.display())), join(missing)
+        "not found in {} or an archive there: {}; name the archives as they were downloaded, or folders with \
+         them or with the extracted files", join(places.iter().map(|place| place.display())), join(missing)
     )]
     MissingFiles {
         /// Archives and folders.
@@ -169,8 +169,8 @@ pub enum OptionFault {
     },
     /// A corpus has no text in these languages.
     #[error(
-        "this corpus is prepared for German and English, not {src} and {tgt}; any two aligned files can be prepared as a \
-         parallel corpus"
+        "this corpus is prepared for German and English, not {src} and {tgt}; any two aligned files can be \
+         prepared as a parallel corpus"
     )]
     CorpusLanguages {
         /// Source language.
@@ -202,8 +202,8 @@ pub enum OptionFault {
     },
     /// A line with more protected places than can be told apart.
     #[error(
-        "the protected patterns match {found} times in one line, {most} at most can be kept; use narrower patterns or split \
-         the line"
+        "the protected patterns match {found} times in one line, {most} at most can be kept; use narrower \
+         patterns or split the line"
     )]
     TooManyMatches {
         /// Matches in the line.
@@ -219,7 +219,8 @@ pub enum OptionFault {
     BreakMode(String),
     /// Blocks that are nothing but context.
     #[error(
-        "tokens_per_sample = {tokens} with context_window = {context}: a block must have room for at least one new token"
+        "tokens_per_sample = {tokens} with context_window = {context}: a block must have room for at least \
+         one new token"
     )]
     NoRoomInBlock {
         /// Tokens of a block.

@@ -1,5 +1,4 @@
-//! Two sides of a text with their vocabularies, from a binarised folder or from lines in memory; batching does
-//! not care which.
+//! Two sides of a text with their vocabularies, from a binarised folder or from lines in memory.
 
 use std::borrow::Cow;
 use std::fs;
@@ -68,7 +67,7 @@ impl<S: AsRef<[u32]>> FromIterator<S> for MemoryDataset {
     }
 }
 
-/// Sentences of token ids, wherever they are.
+/// Sentences of token ids, on disk or in memory.
 #[derive(Debug)]
 pub enum Sentences {
     /// In a memory-mapped file.
@@ -199,7 +198,7 @@ impl ParallelDataset {
         self.src.is_empty()
     }
 
-    /// Source and target lengths of all pairs, `EOS` counted: what the sampler needs.
+    /// Source and target lengths of all pairs, `EOS` counted, for the sampler.
     pub fn lengths(&self) -> Vec<(u32, u32)> {
         (0..self.len()).map(|i| (self.src.size(i) as u32, self.tgt.size(i) as u32)).collect()
     }

@@ -50,7 +50,7 @@ impl Default for SamplerOptions {
 /// The order of batches that are not shuffled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As the sentences come.
+    /// In the order of the sentences.
     Given,
     /// Longest first: sentences that finish together decode together, and too small a memory shows at once.
     LongestFirst,

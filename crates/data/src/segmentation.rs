@@ -1,7 +1,7 @@
 //! Segmentation of text into pieces, and back: BPE codes for both sides or for each, or a `tokenizer.json`.
 //!
-//! A binarised folder and a model folder hold it in files of the same names, so that what was done to the training text
-//! can be done to any other.
+//! A binarised folder and a model folder hold it in files of the same names, so that any text can be cut as the
+//! training text was.
 
 use std::fs;
 use std::path::Path;
@@ -70,7 +70,7 @@ impl Segmentation {
         })
     }
 
-    /// Writes its files (aside, then renamed), and takes those of another kind away.
+    /// Writes its files (aside, then renamed), and removes those of another kind.
     pub fn save(this: Option<&Self>, folder: impl AsRef<Path>) -> Result<()> {
         let folder = folder.as_ref();
         let kept: &[&str] = match this {
@@ -122,7 +122,7 @@ impl Segmentation {
     }
 }
 
-/// Text from pieces: what `this` undoes, or the joining of `@@ ` where nothing is known of the pieces.
+/// Joins pieces to text by the rules of `this`; without rules, at `@@ `.
 pub fn join(this: Option<&Segmentation>, line: &str) -> String {
     match this {
         Some(Segmentation::Tokenizer(tokenizer)) => tokenizer.join(line),

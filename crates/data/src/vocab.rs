@@ -33,7 +33,7 @@ pub fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
-/// The tokens of a line: Python's `str.split()`, which is what fairseq's `tokenize_line` comes to.
+/// The tokens of a line: Python's `str.split()`, like fairseq's `tokenize_line`.
 pub fn tokens(line: &str) -> impl Iterator<Item = &str> {
     line.split(is_space).filter(|token| !token.is_empty())
 }
@@ -120,7 +120,7 @@ impl Vocab {
         self.counts.push(count);
     }
 
-    /// Reads a `dict.txt`. The count is what follows the last space (a token may contain spaces); a token that
+    /// Reads a `dict.txt`. The count follows the last space (a token may contain spaces); a token that
     /// is there twice is an error unless the later line ends in `#fairseq:overwrite`.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -191,7 +191,7 @@ impl Vocab {
         ids
     }
 
-    /// Appends what [`Vocab::encode_line`] gives to `ids`; returns the number of unknown tokens.
+    /// Appends the ids of [`Vocab::encode_line`] to `ids`; returns the number of unknown tokens.
     pub fn encode_into(&self, line: &str, ids: &mut Vec<u32>) -> usize {
         let mut unknown = 0;
         for token in tokens(line) {
@@ -219,7 +219,7 @@ impl Vocab {
         Fingerprint::of(self.symbols.iter().flat_map(|symbol| symbol.bytes().chain([b'\n']))).value()
     }
 
-    /// The first id at which two vocabularies differ, with what each has there: for messages.
+    /// The first id at which two vocabularies differ, with the token of each: for messages.
     pub fn first_difference<'a>(
         &'a self,
         other: &'a Self,

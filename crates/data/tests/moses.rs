@@ -6,8 +6,8 @@ use common::Folder;
 use mae_data::moses::clean::clean_corpus;
 use mae_data::moses::normalize::blank_non_printing;
 use mae_data::moses::{
-    CleanOptions, Cleaner, Dashes, Detokenizer, Dropped, Escapes, Kept, Lang, NonPrinting, NormalizeOptions,
-    Normalizer, Protected, TokenizeOptions, Tokenizer,
+    CleanOptions, CleanPair, Cleaner, Dashes, Detokenizer, Dropped, Escapes, Lang, NonPrinting,
+    NormalizeOptions, Normalizer, Protected, TokenizeOptions, Tokenizer,
 };
 use mae_data::{BadUtf8, ParallelLines};
 
@@ -123,7 +123,8 @@ fn pairs_are_dropped_for_the_first_reason() {
         ("a b", "abcdef f", Err(Dropped::LongWord)),
         ("ä ö", "äöüßé f", Ok(("ä ö", "äöüßé f"))),
     ] {
-        let expected = expected.map(|(src, tgt): (&str, &str)| Kept { src: src.into(), tgt: tgt.into() });
+        let expected =
+            expected.map(|(src, tgt): (&str, &str)| CleanPair { src: src.into(), tgt: tgt.into() });
         assert_eq!(cleaner.clean(src, tgt), expected, "{src:?} {tgt:?}");
     }
 }
@@ -131,7 +132,7 @@ fn pairs_are_dropped_for_the_first_reason() {
 #[test]
 fn factors_stay_if_the_first_pair_has_them() {
     let mut cleaner = Cleaner::new(CleanOptions::new(1, 20)).unwrap();
-    let kept = |src: &str, tgt: &str| Ok(Kept { src: src.into(), tgt: tgt.into() });
+    let kept = |src: &str, tgt: &str| Ok(CleanPair { src: src.into(), tgt: tgt.into() });
     assert_eq!(cleaner.clean("a|DT b|NN", "c"), kept("a|DT b|NN", "c"));
     assert_eq!(cleaner.clean("a||x", "c"), Err(Dropped::BlankFactor));
     assert_eq!(cleaner.clean("a |x", "c"), Err(Dropped::BlankFactor));

@@ -85,8 +85,9 @@ impl BatchGates {
     }
 }
 
-/// Runs the mixture over the whole data set, targets given, and shows the gates batch by batch; gives the number of pairs that
-/// were left out because they are longer than the model's positions. Systems without gates have none to show.
+/// Runs the mixture over the whole data set, targets given, and calls `see` with the gates of each batch;
+/// returns the number of pairs that were left out because they are longer than the model's positions. Systems
+/// without gates have none to show.
 pub fn for_each_batch(
     model: &Translator,
     data: &ParallelDataset,

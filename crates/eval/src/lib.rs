@@ -1,18 +1,18 @@
-//! How good translations are, with metrics that agree, to the printed digit, with the tools that papers report; and
-//! what gates do.
+//! Metrics of translations that agree, to the printed digit, with the tools that papers report; perplexity of texts;
+//! analysis of gates.
 //!
-//! | room | what |
+//! | room | contents |
 //! |---|---|
 //! | [`bleu`] | sacreBLEU, `multi-bleu.perl` and fairseq's BLEU from one set of counts; exact match |
 //! | [`chrf`] | chrF and chrF++ |
 //! | [`ter`] | TER: the fewest edits, with shifts, that make a translation a reference |
 //! | [`metric`] | BLEU, chrF or TER behind one face: rows of statistics that add up, scores, signatures |
-//! | [`significance`] | confidence intervals and paired tests, of translations and of texts that were predicted, with numpy's random numbers |
+//! | [`significance`] | confidence intervals and paired tests of translations and texts, with numpy's random numbers |
 //! | [`perplexity`] | a language model on a text: log-probabilities with context, perplexities over several units |
 //! | [`translate`] | names of `mae_translate` for sets of sources |
 //! | [`validator`] | BLEU of the development set while training |
 //! | [`analysis`] | the paper's studies of a trained mixture |
-//! | `text`, `unicode`, `precision` | what the metrics share: how text is split, classes of characters, numpy's rounding |
+//! | `text`, `unicode`, `precision` | helpers of the metrics: white space, classes of characters, numpy's rounding |
 //! | [`error`] | errors |
 //! | [`gates`] | entropy of gates and the share of rows that each expert takes, per attention |
 

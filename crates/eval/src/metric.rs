@@ -1,4 +1,5 @@
-//! BLEU, chrF or TER behind one face: a row of statistics for each segment, rows that add up, and a score of their sum.
+//! BLEU, chrF or TER behind one face: a row of statistics for each segment, rows that add up, and a score of
+//! their sum.
 //!
 //! ```
 //! # use mae_eval::metric::{Counted, Metric};

@@ -108,7 +108,7 @@ impl Bpe {
         }
     }
 
-    /// Uses only pieces of `allowed` where merges can be undone to get there (`--vocabulary`).
+    /// Uses only pieces of `allowed` where merges can be undone to get there (subword-nmt's `--vocabulary`).
     pub fn with_pieces(self, allowed: PieceSet) -> Self {
         Self { allowed: Some(allowed), cache: PieceCache::default(), ..self }
     }
@@ -195,7 +195,7 @@ impl Bpe {
     }
 }
 
-/// Sends the words of a line through `segment`; what is around and between them becomes as subword-nmt has it.
+/// Sends the words of a line through `segment`; spaces around and between them become those of subword-nmt.
 pub(super) fn segment_words(line: &str, mut segment: impl FnMut(&str, &mut String)) -> String {
     let body = line.trim_matches(is_margin);
     if body.is_empty() {

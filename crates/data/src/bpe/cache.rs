@@ -24,7 +24,7 @@ impl Default for PieceCache {
 }
 
 impl PieceCache {
-    /// Appends what `segment` appends for this word, without asking it if the answer is known.
+    /// Appends the pieces of a word, from the cache or from `segment`.
     pub(crate) fn look_up(&self, word: &str, out: &mut String, segment: impl FnOnce(&mut String)) {
         if word.len() > LONGEST {
             return segment(out);
@@ -45,6 +45,6 @@ impl PieceCache {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere cannot leave a half-written entry: what is in the map is right.
+    // A panic elsewhere cannot leave a half-written entry: all entries of the map are right.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
 //! BPE dropout (Provilkov et al. 2020): merges are skipped at random, so that a model sees words cut in many ways.
 //!
-//! As in subword-nmt, at each step each merge that fits is left out with probability p; of those that stay the earliest
-//! learned is applied, and a word is done when none stays. What comes out depends on (seed, place) alone, where the place
-//! is the line's number or anything else that tells lines apart: not on threads, nor on other lines.
+//! As in subword-nmt, at each step each merge that fits is left out with probability p; of those that stay the
+//! earliest learned is applied, and a word is done when none stays. The result depends on (seed, place) alone,
+//! where the place is the line's number or anything else that tells lines apart: not on threads, nor on other
+//! lines.
 
 use super::apply::{Bpe, Merging, is_single, push_pieces, segment_words};
 use crate::error::Result;

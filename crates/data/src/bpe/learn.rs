@@ -38,7 +38,7 @@ impl WordCounts {
         Ok(counts)
     }
 
-    /// Counts the words of what is left in a reader, on all threads.
+    /// Counts the remaining words of a reader, on all threads.
     pub fn add_file(&mut self, reader: &mut LineReader) -> Result<()> {
         loop {
             let lines = reader.next_chunk(CHUNK)?;
@@ -109,7 +109,7 @@ impl Default for LearnOptions {
     }
 }
 
-/// Learns merges; `progress` is told the number of merges after each.
+/// Learns merges; `progress` gets the number of merges after each.
 pub fn learn(counts: &WordCounts, options: LearnOptions, mut progress: impl FnMut(usize)) -> Result<Codes> {
     if counts.is_empty() {
         return Err(Error::NoWords);
@@ -129,7 +129,7 @@ pub fn learn(counts: &WordCounts, options: LearnOptions, mut progress: impl FnMu
 
 type Pair = (u32, u32);
 
-/// Symbols are what they spell: two ways to the same string give the same symbol, as in subword-nmt.
+/// Symbols by their spelling: two ways to the same string give the same symbol, as in subword-nmt.
 #[derive(Default)]
 struct Symbols {
     ids: FxHashMap<Rc<str>, u32>,
@@ -182,8 +182,8 @@ struct Learner {
     min_frequency: i64,
     /// Pairs whose count rose in the current merge.
     risen: FxHashSet<Pair>,
-    /// Count of a pair in a spaced word, by subword-nmt's own rule: the replacement below is not what
-    /// that count follows, so that it goes wrong there, and so it must here.
+    /// Count of a pair in a spaced word, by subword-nmt's own rule. The replacement below does not follow that
+    /// rule: the count goes wrong there, and so it must here.
     spaced_index: FxHashMap<(Pair, u32), i64>,
 }
 
@@ -289,7 +289,7 @@ impl Learner {
             self.forget_neighbours(index, &old, pair, count);
             self.count_neighbours(index, merged, count);
         }
-        // What is left of the pair itself is an artefact of runs like `a a a`: it occurs nowhere any more.
+        // A count that remains of the pair itself is an artefact of runs like `a a a`: it occurs nowhere any more.
         self.pairs.remove(&pair);
         self.push_risen();
     }

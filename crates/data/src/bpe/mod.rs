@@ -1,7 +1,7 @@
-//! Byte-pair encoding, to the byte what `subword-nmt` does: codes of version 0.2, `</w>` glued to a word's last
+//! Byte-pair encoding, equal to `subword-nmt` to the byte: codes of version 0.2, `</w>` glued to a word's last
 //! character, `@@` after every piece but the last.
 //!
-//! | room | what |
+//! | room | contents |
 //! |---|---|
 //! | [`codes`] | the merge list and its file |
 //! | [`mod@learn`] | merges from word counts |

@@ -2,7 +2,7 @@
 //!
 //! `PREFIX.bin` holds the ids of all sentences end to end; `PREFIX.idx` says where each starts:
 //!
-//! | bytes | what |
+//! | bytes | contents |
 //! |---|---|
 //! | 9 | `MMIDIDX\0\0` |
 //! | 8 | version, 1 |
@@ -176,7 +176,7 @@ impl IndexedDataset {
         self.dtype.decode(self.sentence_bytes(i), |id| ids.push(id));
     }
 
-    /// The first sentence, if any, for which `wrong` has something to say about its ids; on all threads.
+    /// The first sentence, if any, in whose ids `wrong` finds a fault; on all threads.
     pub fn find_wrong<T: Send>(&self, wrong: impl Fn(&[u32]) -> Option<T> + Sync) -> Option<(usize, T)> {
         (0..self.len)
             .into_par_iter()

@@ -10,8 +10,9 @@ use crate::error::{Error, Result};
 /// Bytes that are collected for one write.
 const BUFFER: usize = 1 << 16;
 
-/// A file that is written aside and gets its name when it is finished; without [`AsideFile::finish`] it is removed. Where the
-/// name is a link, the file that it leads to is replaced; a device or a pipe is written to directly.
+/// A file that is written aside and gets its name when it is finished; without [`AsideFile::finish`] it is
+/// removed. Where the name is a link, the file that it leads to is replaced; a device or a pipe is written to
+/// directly.
 #[derive(Debug)]
 pub struct AsideFile {
     /// Path of the open file.

@@ -15,8 +15,8 @@ pub fn create_folder(path: impl AsRef<Path>) -> Result<()> {
     made.into_iter().try_for_each(|folder| sync_folder(parent(folder))).map_err(Error::io("sync", path))
 }
 
-/// Lets `write` fill a new folder, then puts it in the place of `path`. The previous one is removed only when the new one is
-/// on the disk, with all its files and under its name; if `write` fails, the previous one stays.
+/// Lets `write` fill a new folder, then puts it in the place of `path`. The previous one is removed only when
+/// the new one is on the disk, with all its files and under its name; if `write` fails, the previous one stays.
 pub fn replace_folder<E: From<Error>>(
     path: &Path,
     write: impl FnOnce(&Path) -> Result<(), E>,
@@ -39,8 +39,8 @@ pub fn replace_folder<E: From<Error>>(
     Ok(remove(&previous)?)
 }
 
-/// Puts the previous folder back under its name where a process stopped between the two renames of [`replace_folder`].
-/// Returns whether there is a folder of this name.
+/// Puts the previous folder back under its name where a process stopped between the two renames of
+/// [`replace_folder`]. Returns whether there is a folder of this name.
 pub fn recover_folder(path: &Path) -> Result<bool> {
     let previous = previous_folder(path);
     if !path.exists() && previous.exists() {

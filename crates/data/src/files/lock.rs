@@ -1,5 +1,6 @@
-//! A folder that one process at a time works in. The operating system releases a lock when its process ends, however it
-//! ends, so none is ever left behind. On network file systems a lock may not be seen by other machines.
+//! A folder that one process at a time works in. The operating system releases a lock when its process ends,
+//! however it ends, so none is ever left behind. On network file systems a lock may not be seen by other
+//! machines.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};

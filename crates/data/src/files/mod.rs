@@ -6,8 +6,8 @@
 //! | `folder` | [`replace_folder`]: a folder that takes the place of another once it is complete and on the disk |
 //! | `lock` | [`FolderLock`]: a folder that one process at a time works in |
 //!
-//! Contents reach the disk before the name that leads to them does, and the name before anything older is removed. So a
-//! reader finds the old version or the new one, whole, whenever the process or the machine stops.
+//! Contents reach the disk before the name that leads to them does, and the name before anything older is
+//! removed. So a reader finds the old version or the new one, whole, whenever the process or the machine stops.
 
 mod file;
 mod folder;
@@ -63,8 +63,8 @@ fn aside(path: &Path) -> PathBuf {
     path.with_added_extension(ASIDE)
 }
 
-/// Brings the names in a folder to the disk. Some file systems cannot, and some folders may be written to but not opened:
-/// then nothing more can be done.
+/// Brings the names in a folder to the disk. Some file systems cannot, and some folders may be written to but
+/// not opened: then nothing more can be done.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Pairs with sensible lengths: what `clean-corpus-n.perl` keeps, and a count of what it drops.
+//! Pairs with sensible lengths: those that `clean-corpus-n.perl` keeps, and counts of those that it drops.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ pub enum Dropped {
 
 /// A pair that is kept, with one blank between tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct CleanPair {
     /// The first side.
     pub src: String,
     /// The second side.
@@ -129,8 +129,8 @@ impl Cleaner {
         Ok(Self { options, factored: None })
     }
 
-    /// The next pair, cleaned, or why it is dropped.
-    pub fn clean(&mut self, src: &str, tgt: &str) -> Result<Kept, Dropped> {
+    /// The next pair, cleaned, or the reason why it is dropped.
+    pub fn clean(&mut self, src: &str, tgt: &str) -> Result<CleanPair, Dropped> {
         let factored = *self.factored.get_or_insert_with(|| src.contains('|') || tgt.contains('|'));
         let (src, src_len) = self.tidy(src, factored);
         let (tgt, tgt_len) = self.tidy(tgt, factored);
@@ -154,7 +154,7 @@ impl Cleaner {
         } else if blank_factor(&src) || blank_factor(&tgt) {
             Err(Dropped::BlankFactor)
         } else {
-            Ok(Kept { src, tgt })
+            Ok(CleanPair { src, tgt })
         }
     }
 
@@ -169,7 +169,8 @@ impl Cleaner {
     }
 }
 
-/// Cleans the pairs of two files into two others, which appear when all is done. `progress` hears of pairs read so far.
+/// Cleans the pairs of two files into two others, which appear when all is done. `progress` gets the number of
+/// pairs read so far.
 pub fn clean_corpus(
     lines: &mut ParallelLines,
     out: [&Path; 2],

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::chars::{is_cjk, is_currency, is_letter, is_space};
 use super::{Escapes, Lang};
 
-/// Entities and what they stand for, in the order in which they are undone: `&amp;` last.
+/// Entities and their characters, in the order in which they are undone: `&amp;` last.
 const ENTITIES: [(&str, &str); 11] = [
     ("&bar;", "|"),
     ("&#124;", "|"),

@@ -1,6 +1,6 @@
-//! Moses' text tools for English and German: tokens, text again, plain punctuation, and clean corpora.
+//! Moses' text tools for English and German: tokeniser, detokeniser, normaliser of punctuation, cleaner of corpora.
 //!
-//! | room | what | equal to |
+//! | room | contents | equal to |
 //! |---|---|---|
 //! | [`tokenize`] | words and punctuation apart, one blank between tokens | `MosesTokenizer` of sacremoses 0.2.0 |
 //! | [`protect`] | patterns whose matches stay one token | its `protected_patterns` |
@@ -26,7 +26,7 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::options::OptionFault;
 
-pub use clean::{CleanOptions, Cleaner, Dropped, Kept, Tallies};
+pub use clean::{CleanOptions, CleanPair, Cleaner, Dropped, Tallies};
 pub use detokenize::Detokenizer;
 pub use normalize::{NonPrinting, NormalizeOptions, Normalizer};
 pub use protect::Protected;

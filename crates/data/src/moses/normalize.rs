@@ -1,5 +1,5 @@
-//! One form for quotes, dashes and blanks: `MosesPunctNormalizer.normalize` of sacremoses, and what Moses'
-//! `remove-non-printing-char.perl` does.
+//! One form for quotes, dashes and blanks: `MosesPunctNormalizer.normalize` of sacremoses, and Moses'
+//! `remove-non-printing-char.perl`.
 
 use std::sync::LazyLock;
 
@@ -8,8 +8,8 @@ use regex::Regex;
 use super::Lang;
 use super::chars::{between, is_decimal, is_space};
 
-/// Control, format, private and unassigned characters. What is unassigned depends on the Unicode of the `regex` crate (16
-/// now); a newer tool keeps characters that came later.
+/// Control, format, private and unassigned characters. The unassigned ones depend on the Unicode of the `regex`
+/// crate (16 now); a newer tool keeps characters that came later.
 static NON_PRINTING: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\p{C}").expect("the pattern is right"));
 
 /// Punctuation and digits of other scripts, and their ASCII forms. White space after a full stop of them goes.

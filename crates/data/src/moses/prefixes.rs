@@ -1,4 +1,4 @@
-//! Abbreviations that keep their period: which ones Moses knows in English and German, in a format of our own.
+//! Abbreviations that keep their period: those that Moses knows in English and German, in a format of our own.
 
 use rustc_hash::FxHashSet;
 
@@ -15,7 +15,7 @@ const GERMAN: &str = "Art BSE Buchst Ca Chr Co D.h Dkr I.F Ltd Mio Mrd MwSt No N
     d.J d.h dergl dgl etc evtl ff g.U g.g.A ggf i.H.v jun k.o m.E o.ä pp s.p.a sen sog sogen spp u.E u.U u.a u.s.w u.ä usf \
     usw v vgl vs z.B z.T z.Zt zzt";
 
-/// Returns whether a word keeps its period.
+/// Cases in which a word keeps its period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Period {
     /// It always does.

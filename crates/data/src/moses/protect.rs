@@ -1,4 +1,4 @@
-//! Patterns whose matches stay one token: addresses, tags, whatever the user names.
+//! Patterns whose matches stay one token: addresses, tags, or patterns of the user.
 
 use std::cmp::Reverse;
 

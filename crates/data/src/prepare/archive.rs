@@ -1,4 +1,4 @@
-//! Files of a corpus in the archives or folders that a user has: found by name, extracted where need be.
+//! Files of a corpus in archives and folders: found by name, extracted where necessary.
 
 use std::fs;
 use std::io::Read;
@@ -15,8 +15,9 @@ use crate::options::OptionFault;
 /// Folders are searched this deep.
 const DEEPEST: usize = 6;
 
-/// Finds one complete set of files, the first of `sets` that is there, in folders and archives; what only an archive
-/// holds is extracted to `orig`. `inner` is part of the names of archives inside archives that are worth a look.
+/// Finds one complete set of files, the first of `sets` that is there, in folders and archives; files that only
+/// an archive holds are extracted to `orig`. Archives inside archives are searched if `inner` has a part of
+/// their name.
 pub(super) fn gather(
     places: &[PathBuf],
     sets: &[Vec<String>],
@@ -80,7 +81,7 @@ impl Search<'_> {
                 paths.push(entry.map_err(Error::io("list", place))?.path());
             }
             paths.sort();
-            // What cannot be opened there (a dangling link, say) is no file of the corpus.
+            // A file that cannot be opened there (a dangling link, say) is not of the corpus.
             paths.iter().filter(|path| path.exists()).try_for_each(|path| self.look_at(path, depth - 1))
         } else {
             if self.wanted.contains(text) {

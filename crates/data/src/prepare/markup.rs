@@ -1,4 +1,4 @@
-//! Text out of the files of IWSLT and WMT, as fairseq's scripts take it out.
+//! Extraction of text from the files of IWSLT and WMT, like fairseq's scripts.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,10 @@ pub enum Markup {
     /// Nothing: each line is text.
     #[default]
     None,
-    /// IWSLT's `train.tags`: lines with addresses, numbers and keywords of talks go, titles and descriptions stay.
+    /// IWSLT's `train.tags`: lines with addresses, numbers and keywords of talks are dropped, titles and
+    /// descriptions kept.
     Tags,
-    /// `<seg id="…">` lines of XML and SGM sets; all other lines go.
+    /// `<seg id="…">` lines of XML and SGM sets; all other lines are dropped.
     Segments,
 }
 
@@ -77,7 +78,7 @@ impl Text {
     }
 }
 
-/// Reads the pairs of a text, markup gone.
+/// Reads the pairs of a text without markup.
 pub(super) struct Pairs {
     sides: [LineReader; 2],
     markup: Markup,

@@ -9,7 +9,7 @@ use crate::preprocess;
 use crate::segmentation::Segmentation;
 
 impl Stages<'_, '_> {
-    /// Learns what is to be learned from `tmp/train.*` and writes `code`, or `code.de` and `code.en`.
+    /// Learns the merges that the options ask for from `tmp/train.*` and writes `code`, or `code.de` and `code.en`.
     pub(super) fn learn_merges(&mut self) -> Result<Option<Segmentation>> {
         let (src, tgt) = (self.options.source_lang.clone(), self.options.target_lang.clone());
         Ok(match self.options.pieces {

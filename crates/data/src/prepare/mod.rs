@@ -1,6 +1,6 @@
-//! A corpus as it was downloaded to a folder to train on: what fairseq's `prepare-*.sh` scripts and `fairseq-preprocess` do.
+//! From a downloaded corpus to a folder to train on, like fairseq's `prepare-*.sh` scripts and `fairseq-preprocess`.
 //!
-//! | room | what |
+//! | room | contents |
 //! |---|---|
 //! | [`recipes`] | the files and choices of IWSLT14 and WMT14 |
 //! | `archive` | files in archives and folders |
@@ -8,12 +8,12 @@
 //! | [`rules`] | normalise, tokenise, lower-case |
 //! | `stages` | texts through the rules into splits; splits into pieces |
 //! | `merges` | codes from the training split |
-//! | [`report`] | what was done |
+//! | [`report`] | counts, to print and to store |
 //!
-//! The output folder holds, under fairseq's names, the splits as tokens (`tmp/train.de`, …), the codes (`code`), the splits
-//! as pieces (`train.de`, …), the test set as it was (`test.raw.de`) and the binarised folder (`data-bin`). Everything
-//! streams: in memory are a chunk of lines and, while merges are learned, the counts of words. Files are written aside and
-//! appear when they are complete.
+//! The output folder holds, under fairseq's names, the splits as tokens (`tmp/train.de`, …), the codes
+//! (`code`), the splits as pieces (`train.de`, …), the test set as it was (`test.raw.de`) and the binarised
+//! folder (`data-bin`). Everything streams: in memory are a chunk of lines and, while merges are learned, the
+//! counts of words. Files are written aside and appear when they are complete.
 
 mod archive;
 pub mod markup;
@@ -59,7 +59,7 @@ pub struct Corpus {
 pub enum HoldOut {
     /// Every n-th pair to validate on.
     EveryNth(u64),
-    /// So many pairs, spread evenly over the corpus.
+    /// Numbers of pairs, spread evenly over the corpus.
     Sizes {
         /// To validate on.
         valid: u64,
@@ -68,7 +68,7 @@ pub enum HoldOut {
     },
 }
 
-/// Moment at which pairs of odd lengths are dropped.
+/// Moment at which pairs of unusual lengths are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CleanWhen {
     /// Lengths are tokens.
@@ -182,8 +182,8 @@ pub fn prepare(
     Ok(report)
 }
 
-/// Takes binarised splits away that an earlier run left and this one does not write: dictionaries and codes are new, and
-/// they would no longer fit. Returns their names.
+/// Removes binarised splits of an earlier run that this one does not write: they would not fit the new
+/// dictionaries and codes. Returns their names.
 fn remove_earlier(options: &PrepareOptions, splits: &[&str]) -> Result<Vec<String>> {
     let languages = [options.source_lang.as_str(), options.target_lang.as_str()];
     let mut names = Vec::new();

@@ -23,7 +23,8 @@ pub enum NewsCommentary {
     V9,
 }
 
-/// IWSLT14: tokens, lengths from 1 to 175 with a ratio of 1.5, lower case, every 23rd pair held out, 10,000 joint merges.
+/// IWSLT14: tokens, lengths from 1 to 175 with a ratio of 1.5, lower case, every 23rd pair held out, 10,000
+/// joint merges.
 pub fn iwslt14(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
     english_and_german(src, tgt)?;
     let rules = TextRules {
@@ -75,8 +76,8 @@ pub fn iwslt14_corpus(
     })
 }
 
-/// WMT14: punctuation normalised, tokens with dashes split, every 100th pair held out, 40,000 joint merges, lengths from 1 to
-/// 250 pieces with a ratio of 1.5. One dictionary, because the recipes share embeddings.
+/// WMT14: punctuation normalised, tokens with dashes split, every 100th pair held out, 40,000 joint merges,
+/// lengths from 1 to 250 pieces with a ratio of 1.5. One dictionary, because the recipes share embeddings.
 pub fn wmt14(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
     english_and_german(src, tgt)?;
     let rules = TextRules { tokenize: Some(Dashes::Split), split_last_period: true, ..TextRules::default() };

@@ -12,7 +12,7 @@ use crate::preprocess::PreprocessReport;
 /// Report of a preparation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PrepareReport {
-    /// Files that were read, in order, with what had to be repaired.
+    /// Files that were read, in order, with their oddities.
     pub files: Vec<(PathBuf, Issues)>,
     /// Training pairs read.
     pub pairs: u64,

@@ -8,19 +8,19 @@ use crate::moses::{Dashes, Lang, NonPrinting, NormalizeOptions, Normalizer, Toke
 pub struct TextRules {
     /// Curly apostrophes become straight.
     pub straighten: bool,
-    /// Moses' punctuation normaliser, and blanks for what does not print.
+    /// Moses' punctuation normaliser, and blanks for characters that do not print.
     pub normalize: bool,
     /// Moses' tokeniser.
     pub tokenize: Option<Dashes>,
     /// A period at the end of a line is a token of its own even after an abbreviation, as in Moses' Perl script;
-    /// sacremoses, and so `mae tokenize`, leave it there.
+    /// sacremoses leaves it there.
     pub split_last_period: bool,
     /// Lower case.
     pub lowercase: bool,
 }
 
 impl TextRules {
-    /// The rules for a language; fails where Moses' tools are wanted and have no rules for it.
+    /// Prepares the rules for a language; fails where Moses' tools are asked for and have no rules for it.
     pub(super) fn of(&self, lang: &str) -> Result<LineRules> {
         let moses = || lang.parse::<Lang>();
         let normalizer = match self.normalize {

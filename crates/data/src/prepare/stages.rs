@@ -11,7 +11,7 @@ use super::{CleanWhen, Corpus, HoldOut, PrepareOptions, Progress, Text, TextRule
 use crate::error::{Error, Result};
 use crate::files::TextFile;
 use crate::lines::{BadUtf8, ParallelLines};
-use crate::moses::{Cleaner, Kept, Tallies};
+use crate::moses::{CleanPair, Cleaner, Tallies};
 use crate::options::OptionFault;
 use crate::segmentation::Segmentation;
 
@@ -60,7 +60,7 @@ impl<'a, 'p> Stages<'a, 'p> {
         Ok(Self { options, progress, splits: vec!["train"], valid_held_out: false, report })
     }
 
-    /// Splits that were written, and what there is to tell.
+    /// Splits that were written, and the report.
     pub(super) fn done(self) -> (Vec<&'static str>, PrepareReport) {
         (self.splits, self.report)
     }
@@ -130,7 +130,7 @@ impl<'a, 'p> Stages<'a, 'p> {
         Out::create(self.tmp(split), self.options).map(Some)
     }
 
-    /// Gives each pair of a text, as it was and as the rules make it, to `take`.
+    /// Calls `take` with each pair of a text, as it was and as the rules change it.
     fn each_pair(
         &mut self,
         text: &Text,
@@ -217,7 +217,7 @@ fn write(out: &mut Option<Out>, src: &str, tgt: &str) -> Result<()> {
     out.as_mut().map_or(Ok(()), |out| out.pair(src, tgt))
 }
 
-/// Drops pairs of odd lengths and counts them, if that is wanted.
+/// Drops pairs of unusual lengths and counts them, if a cleaner is chosen.
 struct Cleaning {
     cleaner: Option<Cleaner>,
     tallies: Tallies,
@@ -228,7 +228,7 @@ impl Cleaning {
         let Some(cleaner) = &mut self.cleaner else { return Some((src, tgt)) };
         self.tallies.pairs += 1;
         match cleaner.clean(&src, &tgt) {
-            Ok(Kept { src, tgt }) => {
+            Ok(CleanPair { src, tgt }) => {
                 self.tallies.kept += 1;
                 Some((src, tgt))
             }
@@ -253,7 +253,7 @@ enum Split {
 /// Decides where pairs go.
 struct Holding {
     how: HoldOut,
-    /// Pairs that there are in all, where that is needed.
+    /// Number of all pairs, where it is needed.
     total: u64,
     read: u64,
     kept: u64,
@@ -264,7 +264,7 @@ struct Holding {
 impl Holding {
     fn new(stages: &mut Stages<'_, '_>, corpus: &Corpus) -> Result<Self> {
         let how = match stages.options.hold_out {
-            // What is given is not held out.
+            // A split that is given is not held out.
             HoldOut::Sizes { valid, test } => HoldOut::Sizes {
                 valid: if corpus.valid.is_empty() { valid } else { 0 },
                 test: if corpus.test.is_empty() { test } else { 0 },

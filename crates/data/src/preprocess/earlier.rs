@@ -8,7 +8,7 @@ use crate::options::OptionFault;
 use crate::segmentation::Segmentation;
 use crate::vocab::Vocab;
 
-/// Refuses to replace dictionaries or codes (`dicts` by file name) that splits stay behind from.
+/// Refuses to replace dictionaries or codes (`dicts` by file name) of splits that stay in the folder.
 pub(super) fn check(
     options: &PreprocessOptions,
     dicts: &[(String, &Vocab)],

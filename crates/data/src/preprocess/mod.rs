@@ -1,8 +1,8 @@
 //! Text files to a binarised folder: `fairseq-preprocess`, with BPE on the way if wanted.
 //!
 //! Writes `dict.{lang}.txt`, `{split}.{src}-{tgt}.{lang}.{bin,idx}` (of one text alone `dict.txt` and
-//! `{split}.{bin,idx}`) and, with BPE, its codes (or the `tokenizer.json`). Everything is written aside and renamed only
-//! when all splits are complete; texts are streamed.
+//! `{split}.{bin,idx}`) and, with BPE, its codes (or the `tokenizer.json`). Everything is written aside and
+//! renamed only when all splits are complete; texts are streamed.
 //!
 //! The vocabulary counts all training lines, also those that a policy then leaves out: so `dict.txt` is what fairseq
 //! writes for the same text.

@@ -44,8 +44,8 @@ pub struct PreprocessOptions {
     pub validpref: Option<String>,
     /// Test texts, separated by commas: they become `test`, `test1`, ….
     pub testpref: Option<String>,
-    /// One text instead of two, for language models: the source alone. Its files are `{trainpref}` themselves where the
-    /// source language is empty.
+    /// One text instead of two, for language models: the source alone. Its files are `{trainpref}` themselves
+    /// where the source language is empty.
     pub only_source: bool,
     /// The folder to write to.
     pub destdir: PathBuf,
@@ -152,8 +152,8 @@ impl PreprocessOptions {
         self.check_texts()
     }
 
-    /// Refuses a folder that holds another text or pair of texts: it has one set of codes, and that of the first would be
-    /// lost.
+    /// Refuses a folder that holds another text or pair of texts: it has one set of codes, and that of the
+    /// first would be lost.
     pub(super) fn check_destination(&self) -> Result<()> {
         let mut found: Vec<String> =
             pairs_in(&self.destdir)?.into_iter().map(|(src, tgt)| format!("{src}-{tgt}")).collect();

@@ -21,7 +21,7 @@ pub(super) struct Split<'a> {
     pub(super) report: SplitReport,
 }
 
-/// A line as ids, and how many of them are unknown.
+/// A line as ids, and the number of unknown ones.
 type Encoded = (Vec<u32>, usize);
 
 impl<'a> Split<'a> {
@@ -100,7 +100,7 @@ impl<'a> Split<'a> {
         Ok(())
     }
 
-    /// Writes one pair, or what the policies make of it.
+    /// Writes one pair unless the policies leave it out.
     fn write(&mut self, src: &Encoded, tgt: &Encoded) -> Result<()> {
         self.report.lines += 1;
         let line = self.report.lines;

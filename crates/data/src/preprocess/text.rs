@@ -10,7 +10,7 @@ use crate::segmentation::Segmenter;
 use crate::text::DICT;
 use crate::vocab::Vocab;
 
-/// Writes `{split}.{bin,idx}` of all texts, and `dict.txt`, when everything is through.
+/// Writes `{split}.{bin,idx}` of all texts, and `dict.txt`, when all texts are encoded.
 pub(super) fn binarise(
     options: &PreprocessOptions,
     vocab: &Vocab,

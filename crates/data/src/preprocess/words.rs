@@ -130,7 +130,7 @@ impl TrainWords<'_, '_> {
             _ => None,
         };
         let plain = token_counts(if side == 0 { self.src()? } else { self.tgt()? }, bpe);
-        // What texts without dropout are cut into must be known too, even if dropout always cut it up.
+        // The pieces of texts without dropout must be known too, even if dropout never leaves them whole.
         let weight = if dropout.is_some() { 0 } else { 1 };
         counts.extend(plain.into_iter().map(|(token, n)| (token, n * weight)));
         Ok(counts)

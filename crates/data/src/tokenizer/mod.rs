@@ -1,6 +1,6 @@
 //! Hugging Face's `tokenizer.json`, as far as byte-pair encodings go: text to pieces and back.
 //!
-//! | room | what |
+//! | room | contents |
 //! |---|---|
 //! | `read` | the file's parts, and the refusal of what is not supported |
 //! | `split` | normalisers and pre-tokenisers: a line to words |

@@ -1,4 +1,4 @@
-//! The parts of a `tokenizer.json`, and the refusal of what is not supported.
+//! The parts of a `tokenizer.json`; unsupported ones are refused.
 
 use rustc_hash::FxHashMap;
 use serde_json::Value;

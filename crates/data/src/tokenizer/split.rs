@@ -92,8 +92,8 @@ impl PreTokenizer {
     }
 }
 
-/// GPT-2's words: `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`, where the look ahead means
-/// that a run of white space leaves its last character to the word after it.
+/// GPT-2's words: `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`, where the look
+/// ahead means that a run of white space leaves its last character to the word after it.
 fn byte_level_words(text: &str) -> Vec<&str> {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| pattern(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+"));

@@ -1,4 +1,4 @@
-//! Do the rich get richer? Whether a few experts take all the input, said in words.
+//! Collapse of a mixture (the rich get richer): a verdict, in words, on whether a few experts take all the input.
 
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ pub enum Sharing {
     Collapsed,
 }
 
-/// The rule behind [`Sharing::of`], for those who read the verdict.
+/// The rule of [`Sharing::of`], printed beside the verdict.
 pub const RULE: &str = "\
 Experts are trained in proportion to the mean gate m, so u = exp(H(m)) is the number of experts in use (E if all are used \
 alike, 1 if one takes everything). Collapsed: (u - 1)/(E - 1) < 1/2. Else indifferent: mean gate entropy above 0.995 ln E. \

@@ -1,4 +1,4 @@
-//! One attention while a data set is read, and what all of them come to.
+//! Statistics of one attention while a data set is read, and the analysis of all of them.
 
 use mae_model::Config;
 use mae_model::experts::Experts;
@@ -10,7 +10,7 @@ use super::tally::Tally;
 use super::{Analysis, AttentionReport, Kind, MeanEntropy, Options, Rows, Sentence};
 use crate::gates::BatchGates;
 
-/// What the gates of a model hold.
+/// Contents of a model's gates.
 pub(super) struct Gated {
     values: GateValues,
     heads: usize,
@@ -89,7 +89,7 @@ impl Gathered {
     }
 }
 
-/// A gate to three decimals, for people to look at.
+/// A gate to three decimals.
 pub(super) fn rounded(gate: &[f32]) -> Vec<f32> {
     gate.iter().map(|&g| to_thousandths(g)).collect()
 }
@@ -99,7 +99,7 @@ pub(super) fn to_thousandths(value: f32) -> f32 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// All attentions together; how much was read is left for the caller to say.
+/// The analysis of all attentions; the caller adds the amounts read.
 pub(super) fn conclude(
     gated: &Gated,
     reports: Vec<AttentionReport>,

@@ -1,18 +1,19 @@
-//! The paper's studies of a trained mixture (its section 5.1 and appendix): entropy, attribution, head weights, PMI, one-expert
-//! evaluation.
+//! The paper's studies of a trained mixture (its section 5.1 and appendix): entropy, attribution, head weights,
+//! PMI, one-expert evaluation.
 //!
-//! | room | what |
+//! | room | contents |
 //! |---|---|
 //! | `study` | the pass over sentence pairs, batch by batch |
 //! | [`text`] | the pass over a text, for language models |
-//! | `gathered` | what both gather of an attention, and conclude |
-//! | [`tally`] | sums over the gates of one attention: entropy, who leads, mean gate, head weights |
-//! | [`pmi`] | which words go with which expert |
-//! | [`collapse`] | whether the rich get richer, in words |
+//! | `gathered` | statistics that both gather of an attention, and conclusions |
+//! | [`tally`] | sums over the gates of one attention: entropy, leading experts, mean gate, head weights |
+//! | [`pmi`] | words that go with an expert |
+//! | [`collapse`] | verdict on collapse: a few experts take all the input |
 //! | [`one_expert`] | BLEU or perplexity with one expert per attention instead of the mixture |
 //!
-//! All but the last come from one pass over a data set with its reference translations, or over a text. Sums are kept, not
-//! gates, so memory hardly grows with the data; a few sentences or passages are kept whole for people to look at.
+//! All but the last come from one pass over a data set with its reference translations, or over a text. Sums
+//! are kept, not gates, so memory hardly grows with the data; a few sentences or passages are kept whole as
+//! examples.
 
 pub mod collapse;
 mod gathered;
@@ -63,7 +64,7 @@ pub struct AttentionReport {
     pub count: u64,
     /// Mean entropy of the gates, in nats; not defined for head weights.
     pub entropy: Option<f64>,
-    /// Entropy of the mean gate less mean entropy of the gates, in nats: what an input tells about its expert.
+    /// Entropy of the mean gate less mean entropy of the gates, in nats: information of an input about its expert.
     pub information: Option<f64>,
     /// For each expert, or head, the share of rows whose gate it leads.
     pub leads: Vec<f64>,
@@ -82,7 +83,7 @@ pub struct AttentionReport {
 /// Mean entropies over attentions, in nats.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeanEntropy {
-    /// Over encoder layers: what the paper reports.
+    /// Over encoder layers, as in the paper.
     pub encoder: Option<f64>,
     /// Over self-attentions of the decoder.
     pub decoder: Option<f64>,
@@ -140,7 +141,7 @@ pub struct Analysis {
     pub examples: Vec<Sentence>,
 }
 
-/// Analyses the gates of a data set; `progress` is told the number of sentences done. Systems without gates have no
+/// Analyses the gates of a data set; `progress` gets the number of sentences done. Systems without gates have no
 /// attentions to report.
 pub fn analyse(
     model: &Translator,

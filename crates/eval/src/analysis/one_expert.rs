@@ -1,4 +1,4 @@
-//! One expert per attention instead of the mixture: what the experts are worth alone, in BLEU or perplexity.
+//! One expert per attention instead of the mixture: the value of single experts, in BLEU or perplexity.
 //!
 //! The gates' favourite for systems with gates, and random experts for all, over several draws: the paper's table of
 //! performance decreases.
@@ -59,7 +59,7 @@ impl Spread {
     }
 }
 
-/// Random experts: how often they are drawn.
+/// Draws of random experts.
 #[derive(Clone, Copy, Debug)]
 pub struct Random {
     /// Number of draws.
@@ -91,8 +91,8 @@ impl Random {
     }
 }
 
-/// Translates the data set with the mixture, with the gates' favourites, and with random experts; `progress` is called after
-/// each translation of the whole set.
+/// Translates the data set with the mixture, with the gates' favourites, and with random experts; `progress` is
+/// called after each translation of the whole set.
 pub fn evaluate(
     model: &Translator,
     data: &ParallelDataset,
@@ -110,8 +110,8 @@ pub fn evaluate(
     random.compare((Metric::Bleu { beam }, mixture), model.config().mixture.system.is_gated(), bleu)
 }
 
-/// Scores a text with the gates' favourites and with random experts, drawn for each block and attention; `mixture` is how
-/// likely it was with all. `progress` is told the number of tokens done, of all evaluations together.
+/// Scores a text with the gates' favourites and with random experts, drawn for each block and attention; `mixture` is
+/// its score with all. `progress` gets the number of tokens done, of all evaluations together.
 pub fn evaluate_text(
     model: &LanguageModel,
     text: Text<'_>,

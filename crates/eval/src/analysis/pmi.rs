@@ -36,7 +36,7 @@ pub struct Together {
     counts: Vec<u64>,
 }
 
-/// A word that comes with an expert more often than chance would have it.
+/// A word that comes with an expert more often than by chance.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Association {
     /// The word, pieces joined.
@@ -64,8 +64,8 @@ impl Together {
         self.counts[place] += 1;
     }
 
-    /// For each expert, the words with the largest PMI, those that come at least `min_count` times; `most` of them, and none
-    /// whose PMI is not above 0. Of equal ones the more frequent first, then by spelling.
+    /// For each expert, the words with the largest PMI, those that come at least `min_count` times; `most` of
+    /// them, and none whose PMI is not above 0. Of equal ones the more frequent first, then by spelling.
     pub fn associations(&self, words: &Words, min_count: u64, most: usize) -> Vec<Vec<Association>> {
         let all: u64 = self.counts.iter().sum();
         let rows = || self.counts.chunks_exact(self.experts).zip(&words.names);

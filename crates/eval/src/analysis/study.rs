@@ -1,4 +1,4 @@
-//! The pass over sentence pairs, batch by batch: who led, with which words, and a few sentences whole.
+//! The pass over sentence pairs, batch by batch: leading experts, their words, and a few whole sentences.
 
 use mae_data::{EOS, PackedBatch, ParallelDataset, Segmentation, Vocab, segmentation};
 use mae_model::Translator;
@@ -16,7 +16,7 @@ pub(super) struct Study<'a> {
     options: Options,
     matrix: Vec<f32>,
     cross_reads_source: bool,
-    /// Sentence pairs that will be read, and how many of them are kept.
+    /// Sentence pairs that will be read, and the number of those kept.
     of: u64,
     kept: u64,
     source_words: Words,
@@ -126,8 +126,8 @@ impl<'a> Study<'a> {
     }
 }
 
-/// Returns whether number `i` (from 0) is among the `kept`, evenly spread, of `of`: the first, and each that begins another `kept`th
-/// part.
+/// Returns whether number `i` (from 0) is among the `kept`, evenly spread, of `of`: the first, and each that
+/// begins another `kept`th part.
 fn is_kept(i: u64, kept: u64, of: u64) -> bool {
     i * kept % of < kept
 }

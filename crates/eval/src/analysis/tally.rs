@@ -9,7 +9,7 @@ use crate::gates::leader;
 /// Sums over the rows of one attention's gates.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// M `[E, H]`: how much of each head an expert takes.
+    /// M `[E, H]`: share of each head in an expert.
     matrix: Vec<f32>,
     values: GateValues,
     rows: u64,
@@ -20,12 +20,12 @@ pub struct Tally {
     weights: Vec<(f64, f64)>,
 }
 
-/// Weight of a head; 1 is what plain attention gives every head.
+/// Weight of a head; plain attention gives every head 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HeadWeight {
     /// Mean over rows.
     pub mean: f64,
-    /// Standard deviation over rows: how much the input decides.
+    /// Standard deviation over rows: the influence of the input.
     pub deviation: f64,
 }
 
@@ -44,7 +44,7 @@ impl Tally {
         }
     }
 
-    /// Adds a gate; gives the expert that leads it.
+    /// Adds a gate; returns the expert that leads it.
     pub fn add(&mut self, gate: &[f32]) -> usize {
         let leader = leader(gate);
         self.rows += 1;

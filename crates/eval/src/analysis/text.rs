@@ -1,7 +1,8 @@
-//! The pass over a text, batch by batch: who led where, with which words, how likely the tokens were, and a few passages
+//! The pass over a text, batch by batch: leading experts, their words, probabilities of tokens, and a few passages
 //! whole.
 //!
-//! Of each block, the positions that are scored are looked at and its context is not: so every token of the text counts once.
+//! Of each block, the positions that are scored are looked at and its context is not: so every token of the
+//! text counts once.
 
 use mae_data::{Blocks, BreakMode, EOS, Segmentation, TextDataset, segmentation};
 use mae_model::LanguageModel;
@@ -46,11 +47,11 @@ pub struct TextRead {
 
 /// Tokens of a passage that is kept whole.
 const PASSAGE: u64 = 64;
-/// Gates that are kept at most, each a number of some six bytes in a page: where layers and experts are many, passages are
-/// few.
+/// Gates that are kept at most, each a number of some six bytes in a page: where layers and experts are many,
+/// passages are few.
 const KEPT_GATES: u64 = 1_000_000;
 
-/// Analyses the gates of a language model on a text; `progress` is told the number of tokens done. Systems without gates
+/// Analyses the gates of a language model on a text; `progress` gets the number of tokens done. Systems without gates
 /// have no attentions to report.
 pub fn analyse_text(
     model: &LanguageModel,
@@ -125,8 +126,8 @@ impl<'a> TextStudy<'a> {
         }
     }
 
-    /// Returns whether the token at `place` belongs to a passage. A passage begins with a word, and ends after so many tokens or
-    /// where the next may begin.
+    /// Returns whether the token at `place` belongs to a passage. A passage begins with a word, and ends after
+    /// so many tokens or where the next may begin.
     fn in_passage(&mut self, place: u64, begins_word: bool) -> bool {
         if self.ahead.last().is_some_and(|&start| start <= place) {
             if begins_word {
@@ -159,8 +160,8 @@ impl<'a> TextStudy<'a> {
     }
 }
 
-/// The tokens of a text one after the other, with the words that begin at them. Words are those of lines: where a block
-/// ends in the middle of one, it is whole nevertheless.
+/// The tokens of a text one after the other, with the words that begin at them. Words are those of lines: where
+/// a block ends in the middle of one, it is whole nevertheless.
 struct WordStream<'a> {
     text: Text<'a>,
     /// The next line to read.
@@ -175,7 +176,7 @@ impl<'a> WordStream<'a> {
         Self { text, line: 0, rest: Vec::new(), words: Words::default() }
     }
 
-    /// Goes on to the next token: the word that begins with it, if one does.
+    /// Advances to the next token; returns the word that begins with it, if one does.
     fn next_token(&mut self) -> Option<u32> {
         let Text { data, codes, .. } = self.text;
         while self.rest.is_empty() && self.line < data.lines.len() {

@@ -1,9 +1,9 @@
 //! Words split at their dashes: `state-of-the-art` counts as four words and three dashes.
 //!
-//! Tokenised text keeps a dash inside its word, so one wrong part makes the whole compound wrong. Tensor2Tensor's
-//! `get_ende_bleu.sh` and fairseq's `compound_split_bleu.sh` put each such dash between blanks, as ` ##AT##-##AT## `, in
-//! translation and reference, before BLEU is computed. That gives about a point more for English to German: a number to be
-//! labelled, and compared with its like only.
+//! Tokenised text keeps a dash inside its word, so one wrong part makes the whole compound wrong.
+//! Tensor2Tensor's `get_ende_bleu.sh` and fairseq's `compound_split_bleu.sh` put each such dash between blanks,
+//! as ` ##AT##-##AT## `, in translation and reference, before BLEU is computed. That gives about a point more
+//! for English to German: a number to be labelled, and compared with its like only.
 
 use std::borrow::Cow;
 
@@ -25,8 +25,9 @@ pub enum Compounds {
 impl Compounds {
     /// A line with its compounds split, if that is asked for.
     ///
-    /// The scripts substitute from left to right in a string of bytes: characters on both sides of a dash are consumed with
-    /// it. So a dash is passed over where a single byte stands between it and the dash before: `a-b-c` becomes two words.
+    /// The scripts substitute from left to right in a string of bytes: characters on both sides of a dash are
+    /// consumed with it. So a dash is passed over where a single byte stands between it and the dash before:
+    /// `a-b-c` becomes two words.
     pub(super) fn apply(self, line: &str) -> Cow<'_, str> {
         if self == Self::Whole || !line.contains('-') {
             return Cow::Borrowed(line);

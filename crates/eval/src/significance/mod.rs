@@ -1,10 +1,11 @@
-//! How far scores can be trusted: bootstrap resampling (Koehn, 2004) and approximate randomisation (Riezler and Maxwell,
-//! 2005) as sacreBLEU does them.
+//! Confidence intervals and tests of scores: bootstrap resampling (Koehn, 2004) and approximate randomisation
+//! (Riezler and Maxwell, 2005) as sacreBLEU does them.
 //!
-//! A resample draws as many segments as the corpus has, with replacement. The spread of the scores of many resamples
-//! gives a confidence interval; the spread of the differences between two systems, how likely a difference as large as
-//! theirs comes about by chance. Randomisation swaps the translations of two systems at random instead, segment by segment:
-//! if they do not differ, the scores differ as much as before in many such trials. The random numbers and the rounding are numpy's, so that the digits are sacreBLEU's.
+//! A resample draws as many segments as the corpus has, with replacement. The spread of the scores of many
+//! resamples gives a confidence interval; the spread of the differences between two systems, how likely a
+//! difference as large as theirs comes about by chance. Randomisation swaps the translations of two systems at
+//! random instead, segment by segment: if they do not differ, the scores differ as much as before in many such
+//! trials. The random numbers and the rounding are numpy's, so that the digits are sacreBLEU's.
 
 mod pcg64;
 mod randomization;

@@ -4,8 +4,8 @@ use super::pcg64::Pcg64;
 use super::{Comparison, Resampling, SignificanceError};
 use crate::metric::Counted;
 
-/// Compares every system with the first one, the baseline: the paired two-sided test of approximate randomisation. The
-/// p-value is the share of trials in which the scores differ by more than they do.
+/// Compares every system with the first one, the baseline: the paired two-sided test of approximate
+/// randomisation. The p-value is the share of trials in which the scores differ by more than they do.
 pub fn paired_randomization(
     systems: &[Counted],
     Resampling { samples, seed, .. }: Resampling,

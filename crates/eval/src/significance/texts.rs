@@ -5,9 +5,9 @@ use super::{Resampling, Scores, SignificanceError};
 use crate::perplexity::Stretch;
 use crate::precision::Precision;
 
-/// The probability that the perplexities of two models on one text, cut into the same stretches, differ as much as they do by
-/// chance. It is counted as [`super::paired_bootstrap`] counts it, but equal models get 1: sacreBLEU gives them the lowest
-/// value there is, for no difference is larger than none.
+/// The probability that the perplexities of two models on one text, cut into the same stretches, differ as much
+/// as they do by chance. It is counted as [`super::paired_bootstrap`] counts it, but equal models get 1:
+/// sacreBLEU gives them the lowest value there is, for no difference is larger than none.
 pub fn paired_bootstrap_of_texts(
     baseline: &[Stretch],
     system: &[Stretch],
@@ -50,8 +50,8 @@ fn draw(
 mod tests {
     use super::*;
 
-    /// Stretches of about 200 tokens and 5 nats per token, some harder than others; `change` is what a model makes of it,
-    /// in nats per token of each stretch.
+    /// Stretches of about 200 tokens and 5 nats per token, some harder than others; `change` is the effect of a
+    /// model, in nats per token of each stretch.
     fn text(change: impl Fn(usize) -> f64) -> Vec<Stretch> {
         let stretch = |i: usize| {
             let tokens = 200 + (i * 37 % 50) as u64;
@@ -61,7 +61,7 @@ mod tests {
         (0..300).map(stretch).collect()
     }
 
-    /// Between −1 and 1, with no pattern to speak of.
+    /// A number between −1 and 1, without a pattern.
     fn noise(i: usize) -> f64 {
         f64::from(Pcg64::new(i as u64).next()) / f64::from(u32::MAX / 2) - 1.0
     }

@@ -43,8 +43,9 @@ fn is_asian_mark(c: char) -> bool {
     )
 }
 
-/// Characters that become words of their own: ideographs with their radicals, strokes and compatibility forms, but no kana (tercom
-/// means to split those off as well, with patterns that match nothing in a line that begins with a blank).
+/// Characters that become words of their own: ideographs with their radicals, strokes and compatibility forms,
+/// but no kana (tercom means to split those off as well, with patterns that match nothing in a line that begins
+/// with a blank).
 fn is_ideograph(c: char) -> bool {
     matches!(
         c,
