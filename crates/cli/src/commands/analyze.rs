@@ -35,12 +35,12 @@ Examples:
 
 The page is a single file that works offline. docs/analysis.md explains the numbers.";
 
-/// See what the gates and experts of a trained model do: the paper's section 5.1, for any model and data.
+/// Analyse the gates and experts of a trained model, as in section 5.1 of the paper.
 ///
-/// Per attention: the entropy of its gates, which experts lead how many sentences (or positions, where gates are per
-/// position), the weights of heads, the words that go with each expert (PMI), and whether a few experts take everything.
-/// Gates are those of a pass with the reference translations; of a language model, of a pass over a text in the blocks of
-/// `mae eval-lm`, each token once.
+/// Reports for each attention the entropy of its gates, the share of sentences (or positions, if gates are per
+/// position) that each expert leads, head weights, the words that go with each expert (PMI), and whether the experts
+/// have collapsed. The gates come from a pass with the reference translations or, for a language model, from a pass
+/// over a text in the blocks of `mae eval-lm`, each token once.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -52,8 +52,8 @@ pub struct Args {
     /// Split to analyse [default: test].
     #[arg(long, alias = "gen-subset", value_name = "NAME")]
     split: Option<String>,
-    /// Text to analyse a language model on, instead of --data (plain, .gz or .zst; `-` is standard input); it is cut with
-    /// the model's codes, if it has any.
+    /// Text to analyse a language model on, in place of --data (plain, .gz or .zst; `-` is standard input). It is
+    /// segmented with the model's codes, if it has any.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "split"])]
     text: Option<PathBuf>,
     /// Source language [default: from the file names].
@@ -62,34 +62,34 @@ pub struct Args {
     /// Target language [default: from the file names].
     #[arg(short = 't', long, value_name = "LANG", requires = "source_lang")]
     target_lang: Option<String>,
-    /// Words that come less often than this are left out of the PMI.
+    /// Smallest count of a word in the PMI.
     #[arg(long, default_value_t = 10, value_name = "N")]
     min_count: u64,
-    /// Words listed per expert and attention.
+    /// Number of words to list per expert and attention.
     #[arg(long, default_value_t = 10, value_name = "N")]
     top_words: usize,
-    /// Sentences whose gates go into the page and the JSON, evenly spread over the split; of a text, passages of 64 tokens,
-    /// fewer where their gates would be more than a million.
+    /// Number of sentences whose gates are in the page and the JSON, spread evenly over the split. For a text, passages
+    /// of 64 tokens; fewer if their gates would exceed a million values.
     #[arg(long, default_value_t = 100, value_name = "N")]
     sentences: usize,
-    /// Evaluate with one expert per attention as well: BLEU, or the perplexity of a language model, against the mixture's.
-    /// Costs a translation of the split for the mixture, one for the gates' favourites, and one for each draw; of a text, a
-    /// pass instead of a translation.
+    /// Also evaluate with one expert per attention: BLEU, or the perplexity of a language model, compared with the
+    /// mixture. This takes a translation of the split for the mixture, one for the gates' favourites and one for each
+    /// draw; for a text, a pass in place of a translation.
     #[arg(long, visible_alias = "bleu")]
     one_expert: bool,
-    /// Draws of random experts.
+    /// Number of draws of random experts.
     #[arg(long, default_value_t = 5, requires = "one_expert", value_name = "N")]
     draws: usize,
-    /// Beam of the translations [default: 5].
+    /// Beam size of the translations [default: 5].
     #[arg(long, requires = "one_expert", value_name = "N")]
     beam: Option<usize>,
-    /// Seed of the first draw; the others take the numbers after it.
+    /// Seed of the first draw; further draws use the following numbers.
     #[arg(long, default_value_t = 1, requires = "one_expert", value_name = "N")]
     seed: u64,
-    /// Print one JSON object instead of tables.
+    /// Print one JSON object in place of tables.
     #[arg(long)]
     json: bool,
-    /// Write a page to look at (aside, then renamed).
+    /// Write an HTML page; the file appears when it is complete.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]

@@ -30,47 +30,48 @@ Examples:
   Continue every line of a file and print JSON:
     mae continue MODEL --source prompts.txt --json";
 
-/// Let a language model continue a text.
+/// Continue a text with a language model.
 ///
-/// Prints each prompt with its continuation, one per line and in order. Prompts are cut with the model's BPE codes, if it
-/// has any, and joined again. A continuation ends where the model ends the line, or after --max-len tokens.
+/// Prints each prompt with its continuation, one per line and in order. Prompts are segmented with the model's BPE
+/// codes, if it has any, and joined again. A continuation ends where the model ends the line, or after --max-len
+/// tokens.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Model folder.
     model: PathBuf,
-    /// A text to continue; may be repeated, and may be empty.
+    /// Text to continue; can be repeated, and can be empty.
     #[arg(long, value_name = "TEXT", conflicts_with = "source", required_unless_present = "source")]
     prompt: Vec<String>,
     /// Texts to continue, one per line (plain, .gz or .zst; `-` is standard input).
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
-    /// New tokens at most; of a long prompt the end is read then, so that there is room for them [default: 50, or what is
-    /// left of the model's positions].
+    /// Largest number of new tokens. Long prompts are cut at the start to make room for them [default: 50, or the rest
+    /// of the model's positions].
     #[arg(long, value_name = "N")]
     max_len: Option<usize>,
-    /// Draw tokens at random instead of taking the likeliest.
+    /// Sample tokens instead of taking the most likely ones.
     #[arg(long)]
     sampling: bool,
-    /// Draw from the K likeliest tokens only.
+    /// Sample from the K most likely tokens.
     #[arg(long, value_name = "K", requires = "sampling")]
     sampling_topk: Option<usize>,
-    /// Draw from the likeliest tokens only, as many as it takes for a probability of P together.
+    /// Sample from the smallest set of most likely tokens whose total probability is at least P.
     #[arg(long, value_name = "P", requires = "sampling")]
     sampling_topp: Option<f32>,
-    /// Divide logits by T: above 1 flatter, below 1 sharper distributions.
+    /// Temperature that divides logits: above 1 flattens distributions, below 1 sharpens them.
     #[arg(long, value_name = "T", default_value_t = 1.0, requires = "sampling")]
     temperature: f32,
-    /// Continuations per prompt.
+    /// Number of continuations per prompt.
     #[arg(long, value_name = "N", default_value_t = 1)]
     nbest: usize,
-    /// Seed of --sampling; what is drawn depends on it, the prompt's number and the continuation's number only.
+    /// Seed of --sampling; draws depend only on the seed and the numbers of the prompt and the continuation.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Never write `<unk>`.
+    /// Never generate `<unk>`.
     #[arg(long)]
     no_unk: bool,
-    /// Print a JSON object per continuation: prompt, text, tokens and their natural-log probabilities.
+    /// Print one JSON object per continuation: prompt, text, tokens and their natural-log probabilities.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

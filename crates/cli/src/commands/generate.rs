@@ -63,22 +63,21 @@ of the output as they are) go to standard error; for sacreBLEU, pass the output 
 
 /// Translate text or a test set with a trained model (fairseq-generate).
 ///
-/// Reads a preprocessed folder (DATA) or plain text (--source). Where the model folder holds BPE codes, text is
-/// segmented with them, and the output is joined again. No line is ever dropped: one that is longer than the model's
-/// positions is cut, an empty one gives an empty translation. Lines that were cut, and words the dictionary does not know,
-/// are counted on standard error.
+/// Reads a preprocessed folder (DATA) or plain text (--source). Text is segmented with the BPE codes of the model
+/// folder, if it has any, and the output is joined again. No line is dropped: a line longer than the model's positions
+/// is cut, and an empty line gives an empty translation. Cut lines and unknown words are counted on standard error.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     models: ModelArgs,
-    /// A folder that `mae preprocess` (or fairseq-preprocess) wrote, with the model's dictionaries
+    /// Folder written by `mae preprocess` or fairseq-preprocess, with the model's dictionaries
     #[arg(conflicts_with = "source")]
     data: Option<PathBuf>,
-    /// The part of DATA to translate: train, valid, test, …
+    /// Split of DATA to translate: train, valid, test, …
     #[arg(long, value_name = "NAME", default_value = "test")]
     gen_subset: String,
-    /// Source language of DATA; found from its file names where it holds one pair only
+    /// Source language of DATA [default: from the file names, if there is one pair only]
     #[arg(long, short = 's', value_name = "LANG", requires_all = ["data", "target_lang"])]
     source_lang: Option<String>,
     /// Target language of DATA
@@ -87,16 +86,16 @@ pub struct Args {
     /// Text to translate, one sentence per line (plain, .gz or .zst; `-` is standard input)
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
-    /// Its reference translation, line by line: for T- lines, BLEU, --prefix-size and --score-reference
+    /// Reference translation of --source, line by line: for T- lines, BLEU, --prefix-size and --score-reference
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
-    /// The text is segmented already: do not apply the model's BPE codes
+    /// Do not apply the model's BPE codes: the text is segmented already
     #[arg(long)]
     no_bpe: bool,
-    /// Begin each translation with the first N tokens of its reference
+    /// Force the first N tokens of each reference at the start of its translation
     #[arg(long, value_name = "N", conflicts_with = "prefix_file")]
     prefix_size: Option<usize>,
-    /// Begin each translation with the words of this file's line (which may be empty)
+    /// Force the words of each line of this file at the start of its translation; lines can be empty
     #[arg(long, value_name = "FILE")]
     prefix_file: Option<PathBuf>,
     /// Score the references instead of translating

@@ -33,26 +33,25 @@ Examples:
 
 The output is that of `mae generate`, which also explains the search options.";
 
-/// Translate lines of standard input as they come (fairseq-interactive).
+/// Translate lines of standard input as they arrive (fairseq-interactive).
 ///
 /// Reads lines, translates them and prints the translations at once, in order. Lines are segmented with the model's BPE
-/// codes, if it has any. No line is ever dropped: what was cut or unknown is counted on standard error at the end.
+/// codes, if it has any. No line is dropped; cut lines and unknown words are counted on standard error at the end.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
     models: ModelArgs,
-    /// Lines that are read before they are translated together; the last ones may be fewer
+    /// Number of lines to read before translating them together; the last batch can be smaller
     #[arg(long, value_name = "N", default_value_t = 1)]
     buffer_size: usize,
-    /// Read this file (plain, .gz or .zst) instead of standard input
+    /// Input file (plain, .gz or .zst), in place of standard input
     #[arg(long, value_name = "FILE", default_value = "-")]
     input: PathBuf,
-    /// The text is segmented already: do not apply the model's BPE codes
+    /// Do not apply the model's BPE codes: the text is segmented already
     #[arg(long)]
     no_bpe: bool,
-    /// What follows a tab in a line is no part of the sentence: its translation begins with it; lines without a tab are
-    /// translated freely
+    /// Take the text after a tab in a line as the start of its translation; lines without a tab are translated freely
     #[arg(long)]
     prefix_after_tab: bool,
     #[command(flatten)]

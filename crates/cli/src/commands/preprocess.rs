@@ -30,17 +30,17 @@ Examples:
 
 The folder has fairseq's format: either program reads what the other has written.";
 
-/// Turn text into dictionaries and token ids: fairseq-preprocess, with BPE on the way if wanted.
+/// Turn text into dictionaries and token ids (fairseq-preprocess), optionally with BPE.
 ///
 /// Reads PREFIX.LANG, also compressed (PREFIX.LANG.gz, PREFIX.LANG.zst), and writes dict.LANG.txt,
-/// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, its codes or tokenizer.json: all of them when everything is through, or none.
+/// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, its codes or tokenizer.json. Files appear when all of them are complete.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Source language: the ending of its files, e.g. `de`.
+    /// Source language: the extension of its files, such as `de`.
     #[arg(short, long, value_name = "SRC", required_unless_present = "only_source")]
     source_lang: Option<String>,
-    /// Target language: the ending of its files, e.g. `en`.
+    /// Target language: the extension of its files, such as `en`.
     #[arg(
         short,
         long,
@@ -49,10 +49,11 @@ pub struct Args {
         conflicts_with = "only_source"
     )]
     target_lang: Option<String>,
-    /// One text alone, for language models: reads PREFIX (with -s PREFIX.SRC), writes dict.txt and SPLIT.{bin,idx}.
+    /// Process a single text, for language models: reads PREFIX (with -s PREFIX.SRC), writes dict.txt and
+    /// SPLIT.{bin,idx}.
     #[arg(long)]
     only_source: bool,
-    /// Training text: PREFIX.SRC and PREFIX.TGT. Dictionaries and merges are made from it.
+    /// Training text: PREFIX.SRC and PREFIX.TGT. Dictionaries and merges are built from it.
     #[arg(long, value_name = "PREFIX")]
     trainpref: Option<String>,
     /// Validation texts, separated by commas: they become `valid`, `valid1`, ….
@@ -65,48 +66,49 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "data-bin")]
     destdir: PathBuf,
 
-    /// One dictionary for both languages, cut by --nwordssrc and --thresholdsrc; sharing all embeddings needs it.
+    /// Build one dictionary for both languages, limited by --nwordssrc and --thresholdsrc; needed to share all
+    /// embeddings.
     #[arg(long, help_heading = "Dictionaries")]
     joined_dictionary: bool,
-    /// Use this source dictionary instead of making one.
+    /// Use this source dictionary in place of a new one.
     #[arg(long, value_name = "FILE", help_heading = "Dictionaries")]
     srcdict: Option<PathBuf>,
-    /// Use this target dictionary instead of making one.
+    /// Use this target dictionary in place of a new one.
     #[arg(long, value_name = "FILE", help_heading = "Dictionaries")]
     tgtdict: Option<PathBuf>,
-    /// Keep only the most frequent source types, N with the four special ones [default: all].
+    /// Keep only the most frequent source types, N including the four special ones [default: all].
     #[arg(long, value_name = "N", help_heading = "Dictionaries")]
     nwordssrc: Option<usize>,
-    /// Keep only the most frequent target types, N with the four special ones [default: all].
+    /// Keep only the most frequent target types, N including the four special ones [default: all].
     #[arg(long, value_name = "N", help_heading = "Dictionaries")]
     nwordstgt: Option<usize>,
-    /// Source types seen fewer than N times become unknown.
+    /// Treat source types with fewer than N occurrences as unknown.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Dictionaries")]
     thresholdsrc: u64,
-    /// Target types seen fewer than N times become unknown.
+    /// Treat target types with fewer than N occurrences as unknown.
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Dictionaries")]
     thresholdtgt: u64,
-    /// Fill dictionaries up to a multiple of N types.
+    /// Pad dictionaries to a multiple of N types.
     #[arg(long, value_name = "N", default_value_t = 8, help_heading = "Dictionaries")]
     padding_factor: usize,
 
-    /// Learn N byte-pair merges on both sides of the training text together, and segment all texts with them.
+    /// Learn N byte-pair merges on both sides of the training text together and segment all texts with them.
     #[arg(long, value_name = "N", help_heading = "Byte-pair encoding")]
     bpe: Option<usize>,
     /// Segment all texts with the merges in this file (subword-nmt's codes, version 0.1 or 0.2).
     #[arg(long, value_name = "FILE", conflicts_with = "bpe", help_heading = "Byte-pair encoding")]
     bpe_codes: Option<PathBuf>,
-    /// With --bpe: learn N merges on each side for itself.
+    /// With --bpe: learn N merges for each side separately.
     #[arg(long, requires = "bpe", help_heading = "Byte-pair encoding")]
     separate_bpe: bool,
-    /// Merges of the target, where --bpe-codes are those of the source alone.
+    /// Merges of the target side; --bpe-codes are then those of the source side.
     #[arg(long, value_name = "FILE", requires = "bpe_codes", help_heading = "Byte-pair encoding")]
     target_bpe_codes: Option<PathBuf>,
-    /// Cut all texts with this tokenizer.json of Hugging Face's `tokenizers`; dictionaries hold the pieces of the
+    /// Segment all texts with this tokenizer.json of Hugging Face's `tokenizers`; dictionaries hold the pieces of the
     /// training text.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bpe", "bpe_codes"], help_heading = "Byte-pair encoding")]
     tokenizer: Option<PathBuf>,
-    /// Skip each merge at each step with this probability, in the training text only (BPE dropout).
+    /// Probability of skipping each merge at each step (BPE dropout), in the training text only.
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Byte-pair encoding")]
     bpe_dropout: f64,
     /// Seed of --bpe-dropout.
@@ -122,23 +124,23 @@ pub struct Args {
     )]
     bpe_min_frequency: u64,
 
-    /// A line that is not UTF-8: stop, or put U+FFFD for the bad bytes and report the line.
-    #[arg(long, value_name = "DO", value_enum, default_value_t = OnBadUtf8::Error, help_heading = "Odd lines")]
+    /// Treatment of lines that are not UTF-8.
+    #[arg(long, value_name = "DO", value_enum, default_value_t = OnBadUtf8::Error, help_heading = "Unusual lines")]
     bad_utf8: OnBadUtf8,
-    /// A training pair with an empty side [default: skip; keep with --only-source].
-    #[arg(long, value_name = "DO", value_enum, help_heading = "Odd lines")]
+    /// Treatment of training pairs with an empty side [default: skip; keep with --only-source].
+    #[arg(long, value_name = "DO", value_enum, help_heading = "Unusual lines")]
     empty_train: Option<OnLine>,
-    /// A validation or test pair with an empty side.
-    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Odd lines")]
+    /// Treatment of validation and test pairs with an empty side.
+    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Unusual lines")]
     empty_eval: OnLine,
-    /// A line with more than N tokens, after BPE and without the end mark, is over-long.
-    #[arg(long, value_name = "N", default_value_t = 1023, help_heading = "Odd lines")]
+    /// Length from which a line is too long: more than N tokens, after BPE and without the end mark.
+    #[arg(long, value_name = "N", default_value_t = 1023, help_heading = "Unusual lines")]
     max_line_tokens: usize,
-    /// A training pair with an over-long side.
-    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Odd lines")]
+    /// Treatment of training pairs with a side that is too long.
+    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Unusual lines")]
     long_train: OnLine,
-    /// A validation or test pair with an over-long side.
-    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Odd lines")]
+    /// Treatment of validation and test pairs with a side that is too long.
+    #[arg(long, value_name = "DO", value_enum, default_value_t = OnLine::Keep, help_heading = "Unusual lines")]
     long_eval: OnLine,
 
     /// fairseq's name for --threads.
@@ -147,26 +149,26 @@ pub struct Args {
     /// Print the report as one JSON object.
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// No progress bars and no report (--json still prints its object).
+    /// Print no progress bars and no report (--json still prints its object).
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum OnBadUtf8 {
-    /// Stop, naming file, line and byte.
+    /// Stop with an error that names file, line and byte.
     Error,
-    /// Put U+FFFD in place of the bad bytes.
+    /// Replace the bad bytes with U+FFFD and report the line.
     Replace,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum OnLine {
-    /// Write it all the same.
+    /// Keep the pair.
     Keep,
-    /// Leave the pair out and count it.
+    /// Skip the pair and count it.
     Skip,
-    /// Stop, naming file and line.
+    /// Stop with an error that names file and line.
     Error,
 }
 

@@ -35,50 +35,50 @@ Examples:
 Compare scores only if their signatures are equal: tokenised and detokenised BLEU are different
 numbers.";
 
-/// BLEU, chrF and TER of translations against one or more references, and the share of exact matches.
+/// Compute BLEU, chrF and TER of translations against one or more references, and exact matches.
 ///
-/// Line n of each file belongs to line n of the others. Files may be compressed (gzip, zstd).
+/// Line n of each file belongs to line n of the others. Files can be compressed (gzip, zstd).
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Translations, one per line; `-` is standard input. Give --sys again for each further system.
+    /// Translations, one per line; `-` is standard input. Repeat --sys for each further system.
     #[arg(short, long, value_name = "FILE", required = true)]
     sys: Vec<PathBuf>,
-    /// References, one per line; give --ref again for each further set.
+    /// References, one per line. Repeat --ref for each further set.
     #[arg(short, long = "ref", value_name = "FILE", required = true)]
     refs: Vec<PathBuf>,
     /// Metrics, separated by commas.
     #[arg(short, long = "metric", value_name = "NAME", default_value = "bleu", value_delimiter = ',')]
     metrics: Vec<MetricName>,
-    /// How lines become BLEU's words: 13a for detokenised text, intl to know all marks and symbols of Unicode, char for
-    /// single characters, none for text that is tokenised already.
+    /// Tokeniser of BLEU: 13a for detokenised text, intl for all punctuation and symbols of Unicode, char for single
+    /// characters, none for text that is tokenised already.
     #[arg(long, value_name = "TOK", default_value = "13a", value_parser = ["13a", "intl", "char", "none"])]
     tok: String,
-    /// Lower-case both sides first (BLEU and chrF; TER has a flag of its own).
+    /// Convert both sides to lower case first (BLEU and chrF; TER has its own flag).
     #[arg(long, alias = "ignore-case")]
     lowercase: bool,
-    /// What stands in for a precision of zero: exp, none, floor, floor:VALUE, add-k or add-k:VALUE.
+    /// Smoothing of zero precisions: exp, none, floor, floor:VALUE, add-k or add-k:VALUE.
     #[arg(long, value_name = "HOW", default_value = "exp", value_parser = smoothing)]
     smooth: Smoothing,
-    /// Tokenised BLEU: print the line of Moses' multi-bleu.perl (words between blanks, no smoothing).
+    /// Tokenised BLEU: print the line of multi-bleu.perl of Moses (tokens separated by blanks, no smoothing).
     #[arg(long, group = "tokenised", visible_alias = "tokenized", conflicts_with_all = ["tok", "smooth", "fairseq", "metrics"])]
     multi_bleu: bool,
     /// Tokenised BLEU: print the line of fairseq-score.
     #[arg(long, group = "tokenised", conflicts_with_all = ["tok", "smooth", "metrics"])]
     fairseq: bool,
-    /// Split words at their dashes first, on both sides, as Tensor2Tensor's get_ende_bleu.sh and fairseq's
-    /// compound_split_bleu.sh do; with --multi-bleu or --fairseq, whose lines are labelled.
+    /// First split words at dashes on both sides, like get_ende_bleu.sh of Tensor2Tensor and compound_split_bleu.sh of
+    /// fairseq; with --multi-bleu or --fairseq, whose output is then labelled.
     #[arg(long, requires = "tokenised")]
     compound_split: bool,
-    /// Also print the share of translations that equal a reference but for blanks at the ends.
+    /// Also print the share of translations that equal a reference, ignoring blanks at the ends.
     #[arg(long)]
     exact: bool,
     #[command(flatten)]
     more: MetricArgs,
-    /// Digits after the point of sacreBLEU's scores.
+    /// Digits after the decimal point in scores of sacreBLEU.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(..=17))]
     width: u8,
-    /// Print everything as one JSON object; as an array of them for several metrics.
+    /// Print one JSON object, or an array of them for several metrics.
     #[arg(long)]
     json: bool,
 }

@@ -35,7 +35,7 @@ The folder --out then holds
 
 /// Prepare a corpus for training: tokenise, clean, split, learn and apply BPE, binarise.
 ///
-/// Texts stream through: memory does not grow with the corpus. Files appear when they are complete.
+/// Texts are streamed, so that memory does not grow with the corpus. Files appear when they are complete.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -50,10 +50,11 @@ enum CorpusArgs {
     Parallel(parallel::Parallel),
 }
 
-/// TED talks of IWSLT14, German and English, as fairseq's prepare-iwslt14.sh.
+/// Prepare the TED talks of IWSLT14, German and English, like fairseq's prepare-iwslt14.sh.
 ///
-/// Tokens, pairs of 1 to 175 tokens with a ratio of 1.5 at most, lower case, every 23rd pair to validate on, dev2010,
-/// dev2012 and tst2010 to tst2012 to test on, 10,000 joint merges, a dictionary for each language.
+/// Tokenises, keeps pairs of 1 to 175 tokens with a ratio of at most 1.5, converts to lower case, takes every 23rd pair
+/// for validation and dev2010, dev2012 and tst2010 to tst2012 for testing, learns 10,000 joint merges and builds a
+/// dictionary for each language.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
     mae prepare iwslt14 -s de -t en --archive de-en.tgz --out iwslt14.de-en
@@ -61,22 +62,23 @@ enum CorpusArgs {
 struct Iwslt14 {
     #[command(flatten)]
     common: Common,
-    /// de-en.tgz, an archive that holds it, or a folder with either or with the extracted files; may be given again.
+    /// Archive de-en.tgz, an archive that contains it, or a folder with either or with the extracted files; can be
+    /// repeated.
     #[arg(long, value_name = "PATH", required = true)]
     archive: Vec<PathBuf>,
-    /// Joint merges to learn.
+    /// Number of joint merges to learn.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     bpe: usize,
-    /// One dictionary for both languages; sharing all embeddings needs it.
+    /// Build one dictionary for both languages; needed to share all embeddings.
     #[arg(long)]
     joined_dictionary: bool,
 }
 
-/// WMT14, English and German, as fairseq's prepare-wmt14en2de.sh.
+/// Prepare WMT14, English and German, like fairseq's prepare-wmt14en2de.sh.
 ///
-/// Europarl v7, Common Crawl and News Commentary; punctuation normalised, tokens with dashes split, every 100th pair to
-/// validate on, newstest2014 to test on, 40,000 joint merges, pairs of 1 to 250 pieces with a ratio of 1.5 at most, one
-/// dictionary for both languages.
+/// Reads Europarl v7, Common Crawl and News Commentary, normalises punctuation, tokenises with dashes split, takes
+/// every 100th pair for validation and newstest2014 for testing, learns 40,000 joint merges, keeps pairs of 1 to 250
+/// pieces with a ratio of at most 1.5, and builds one dictionary for both languages.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
     mae prepare wmt14 -s en -t de --archive downloads --out wmt14.en-de
@@ -84,51 +86,51 @@ struct Iwslt14 {
 struct Wmt14 {
     #[command(flatten)]
     common: Common,
-    /// The archives, or folders with them or with the extracted files; may be given again.
+    /// Archives, or folders with them or with the extracted files; can be repeated.
     #[arg(long, value_name = "PATH", required = true)]
     archive: Vec<PathBuf>,
-    /// News Commentary v9 and not v12.
+    /// Use News Commentary v9 in place of v12.
     #[arg(long)]
     icml17: bool,
-    /// Joint merges to learn.
+    /// Number of joint merges to learn.
     #[arg(long, value_name = "N", default_value_t = 40_000)]
     bpe: usize,
-    /// A dictionary for each language; the WMT14 recipes share embeddings and need one for both.
+    /// Build a dictionary for each language. The WMT14 recipes share embeddings and need one for both.
     #[arg(long)]
     separate_dictionaries: bool,
 }
 
-/// What all corpora have.
+/// Arguments of all corpora.
 #[derive(clap::Args)]
 struct Common {
-    /// Source language, e.g. `de`.
+    /// Source language, such as `de`.
     #[arg(short, long, value_name = "SRC")]
     source_lang: String,
-    /// Target language, e.g. `en`.
+    /// Target language, such as `en`.
     #[arg(short, long, value_name = "TGT")]
     target_lang: String,
     /// Folder to write to.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Merges of each language for itself, not of both together.
+    /// Learn separate merges for each language.
     #[arg(long)]
     separate_codes: bool,
-    /// Skip each merge at each step with this probability, in the training split only (BPE dropout).
+    /// Probability of skipping each merge at each step (BPE dropout), in the training split only.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     bpe_dropout: f64,
     /// Seed of --bpe-dropout.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Types seen fewer than N times become unknown.
+    /// Treat types with fewer than N occurrences as unknown.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threshold: u64,
-    /// Put U+FFFD in place of bytes that are not UTF-8 instead of stopping there.
+    /// Replace bytes that are not UTF-8 with U+FFFD. Without this flag they are an error.
     #[arg(long)]
     replace_bad_utf8: bool,
     /// Print the report as one JSON object.
     #[arg(long)]
     json: bool,
-    /// No progress bars and no report (--json still prints its object).
+    /// Print no progress bars and no report (--json still prints its object).
     #[arg(short, long)]
     quiet: bool,
 }

@@ -19,22 +19,22 @@ Examples:
     mae prepare parallel -s de -t en --train train --valid valid --test test \\
         --lowercase --out my-corpus";
 
-/// Any two aligned files, line n of one translating line n of the other; plain, gzip or zstd.
+/// Prepare any two aligned files, where line n of one translates line n of the other; plain, gzip or zstd.
 ///
-/// Pairs of training text are cleaned as for IWSLT14; validation and test texts that are given stay whole. What is not
-/// given is held out of the training text, spread evenly over it.
+/// Training pairs are cleaned as for IWSLT14. Given validation and test texts are not cleaned; missing ones are held
+/// out of the training text, spread evenly over it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Parallel {
     #[command(flatten)]
     pub common: Common,
-    /// Training text: PREFIX.SRC and PREFIX.TGT (or these with .gz or .zst after them); may be given again.
+    /// Training text: PREFIX.SRC and PREFIX.TGT, also with .gz or .zst appended; can be repeated.
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["source", "target"])]
     train: Vec<String>,
-    /// Training text by the names of its files: the source side.
+    /// Source side of the training text.
     #[arg(long, value_name = "FILE", requires = "target")]
     source: Option<PathBuf>,
-    /// The target side.
+    /// Target side of the training text.
     #[arg(long, value_name = "FILE", requires = "source")]
     target: Option<PathBuf>,
     /// Validation text: PREFIX.SRC and PREFIX.TGT.
@@ -43,52 +43,52 @@ pub struct Parallel {
     /// Test text: PREFIX.SRC and PREFIX.TGT.
     #[arg(long, value_name = "PREFIX")]
     test: Option<String>,
-    /// Training pairs to hold out for validation where no text is given.
+    /// Number of training pairs to hold out for validation if no text is given.
     #[arg(long, value_name = "N", default_value_t = 2000, conflicts_with = "valid")]
     valid_size: u64,
-    /// Training pairs to hold out for the test where no text is given.
+    /// Number of training pairs to hold out for testing if no text is given.
     #[arg(long, value_name = "N", default_value_t = 2000, conflicts_with = "test")]
     test_size: u64,
 
-    /// Moses' tokeniser (English and German), the same with dashes split, or the text as it is.
+    /// Tokeniser of the text.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Tokenize::Moses, help_heading = "Text")]
     tokenize: Tokenize,
-    /// Normalise punctuation first, as Moses does, and put blanks for characters that do not print.
+    /// Normalise punctuation first, as Moses does, and replace non-printing characters with blanks.
     #[arg(long, help_heading = "Text")]
     normalize: bool,
-    /// Write everything in lower case.
+    /// Convert all text to lower case.
     #[arg(long, help_heading = "Text")]
     lowercase: bool,
 
-    /// Fewest tokens of a side.
+    /// Smallest number of tokens on a side.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cleaning")]
     min_len: usize,
-    /// Most tokens of a side.
+    /// Largest number of tokens on a side.
     #[arg(long, value_name = "N", default_value_t = 175, help_heading = "Cleaning")]
     max_len: usize,
-    /// How many times as many tokens as the other a side may have.
+    /// Largest ratio between the numbers of tokens of the two sides.
     #[arg(long, value_name = "X", default_value_t = 1.5, help_heading = "Cleaning")]
     ratio: f64,
     /// Keep all pairs.
     #[arg(long, conflicts_with_all = ["min_len", "max_len", "ratio"], help_heading = "Cleaning")]
     no_clean: bool,
 
-    /// Merges to learn; 0 for none.
+    /// Number of merges to learn; 0: none.
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Pieces")]
     bpe: usize,
-    /// Cut texts with this tokenizer.json of Hugging Face's `tokenizers` instead; implies --tokenize none.
+    /// Segment texts with this tokenizer.json of Hugging Face's `tokenizers`; implies --tokenize none.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bpe", "separate_codes", "tokenize"], help_heading = "Pieces")]
     tokenizer: Option<PathBuf>,
-    /// One dictionary for both languages; sharing all embeddings needs it.
+    /// Build one dictionary for both languages; needed to share all embeddings.
     #[arg(long, help_heading = "Pieces")]
     joined_dictionary: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Tokenize {
-    /// Moses' tokens.
+    /// Tokens of Moses (English and German).
     Moses,
-    /// Moses' tokens, dashes split: `well @-@ known`.
+    /// Tokens of Moses with dashes split: `well @-@ known`.
     Aggressive,
     /// The text as it is.
     None,

@@ -24,38 +24,38 @@ pub enum MetricName {
     Bleu,
     /// F-score of character n-grams (chrF; chrF++ with --chrf-word-order 2).
     Chrf,
-    /// Translation edit rate: less is better.
+    /// Translation edit rate: lower is better.
     Ter,
 }
 
 /// Settings of chrF and TER, and of resampling.
 #[derive(clap::Args)]
 pub struct MetricArgs {
-    /// The longest character n-grams of chrF.
+    /// Longest character n-grams of chrF.
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..))]
     chrf_char_order: u8,
-    /// The longest word n-grams of chrF; 2 gives chrF++.
+    /// Longest word n-grams of chrF; 2 gives chrF++.
     #[arg(long, value_name = "N", default_value_t = 0)]
     chrf_word_order: u8,
-    /// How many times as important as precision recall is to chrF.
+    /// Weight β of recall against precision in chrF.
     #[arg(long, value_name = "N", default_value_t = 2)]
     chrf_beta: u32,
-    /// Let chrF count white space.
+    /// Count white space in chrF.
     #[arg(long)]
     chrf_whitespace: bool,
-    /// Let all orders count in chrF, empty ones with a tiny value, as chrF++.py, NLTK and Moses do.
+    /// Count all orders in chrF, empty ones with a tiny value, like chrF++.py, NLTK and Moses.
     #[arg(long)]
     chrf_eps_smoothing: bool,
-    /// Let TER undo entities and split off punctuation.
+    /// Decode entities and split off punctuation in TER.
     #[arg(long)]
     ter_normalized: bool,
-    /// Let TER ignore punctuation.
+    /// Ignore punctuation in TER.
     #[arg(long)]
     ter_no_punct: bool,
-    /// With the two above: also of Chinese and Japanese, whose characters become words.
+    /// Apply the two options above to Chinese and Japanese as well, whose characters become words.
     #[arg(long)]
     ter_asian_support: bool,
-    /// Let TER tell upper from lower case.
+    /// Distinguish upper and lower case in TER.
     #[arg(long)]
     ter_case_sensitive: bool,
     /// Print the 95 % confidence interval of each score, by bootstrap resampling.
@@ -67,10 +67,10 @@ pub struct MetricArgs {
     /// Compare each system with the first --sys by approximate randomisation: translations are swapped.
     #[arg(long, conflicts_with_all = ["multi_bleu", "fairseq", "confidence", "paired_bs"])]
     paired_ar: bool,
-    /// How many resamples to draw [default: 1000], or trials to make with --paired-ar [default: 10000].
+    /// Number of resamples [default: 1000], or of trials with --paired-ar [default: 10000].
     #[arg(long, value_name = "N", visible_aliases = ["confidence-n", "paired-bs-n", "paired-ar-n"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     samples: Option<u32>,
-    /// Where the random numbers begin; sacreBLEU's with the default.
+    /// Seed of the random numbers; the default is that of sacreBLEU.
     #[arg(long, value_name = "SEED", default_value_t = 12345)]
     seed: u64,
 }
