@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::cuda::{Gpu, launch};
 use crate::device::{Buffer, Device};
+use crate::ops::attention::tiles::{self, LONG_TILE, TILE};
 
 /// A row-major matrix `[rows, cols]` on a device. Immutable once made; cheap to clone.
 #[derive(Clone)]
@@ -217,11 +218,6 @@ enum SegmentData {
     Gpu(Arc<Block>),
 }
 
-/// Rows of a tile in the lists that the GPU's attention goes by.
-pub(crate) const TILE: usize = 32;
-/// The same for batches of long sentences.
-pub(crate) const LONG_TILE: usize = 64;
-
 impl Segments {
     /// From `B + 1` boundaries that begin at 0 and never fall.
     pub fn from_host(device: &Device, starts: &[u32]) -> Self {
@@ -395,20 +391,9 @@ impl SegmentLayout {
             words.resize(words.len() + (w[1] - w[0]) as usize, sentence as u32);
         }
         words.resize(self.tiles(), NO_SENTENCE);
-        // Work that takes longest should not begin last: that of long sentences, and where each row sees the rows before
-        // it, that of the rows behind many.
-        let mut order: Vec<u32> = (0..starts.len() as u32 - 1).collect();
-        let length = |sentence: u32| starts[sentence as usize + 1] - starts[sentence as usize];
-        order.sort_by_key(|&sentence| std::cmp::Reverse(length(sentence)));
-        let tiles = |rows: usize| {
-            let of = move |&sentence: &u32| (0..length(sentence)).step_by(rows).map(move |at| [sentence, at]);
-            order.iter().flat_map(of).collect::<Vec<[u32; 2]>>()
-        };
-        words.extend(tiles(TILE).as_flattened());
+        words.extend(tiles::tiles(starts).as_flattened());
         words.resize(self.long_tiles(), NO_SENTENCE);
-        let mut long = tiles(LONG_TILE);
-        long.sort_by_key(|&[_, at]| std::cmp::Reverse(at));
-        words.extend(long.as_flattened());
+        words.extend(tiles::long_tiles(starts).as_flattened());
         words.resize(self.words(), NO_SENTENCE);
         words
     }
@@ -430,13 +415,6 @@ mod tests {
         // The long sentence has two tiles and comes first; the empty one has none.
         assert_eq!(words[layout.tiles()..][..8], [1, 0, 1, 32, 0, 0, NO_SENTENCE, NO_SENTENCE]);
         assert_eq!(words[layout.long_tiles()..][..6], [1, 0, 0, 0, NO_SENTENCE, NO_SENTENCE]);
-    }
-
-    #[test]
-    fn long_tiles_begin_with_those_furthest_behind() {
-        let layout = SegmentLayout { count: 2, rows: 260 };
-        let words = layout.fill(&[0, 65, 260]);
-        assert_eq!(words[layout.long_tiles()..], [1, 192, 1, 128, 1, 64, 0, 64, 1, 0, 0, 0]);
     }
 
     #[test]

@@ -21,13 +21,8 @@ pub(super) const PRELUDE_CONSTANTS: &[(&str, &dyn Constant)] =
 
 /// Kernel files that no op has in its room.
 static SHARED: &[&KernelFile] = &[
-    &ops::attention::FORWARD,
-    &ops::attention::BACKWARD,
     &ops::decode::FILE,
     &ops::elementwise::FILE,
-    &ops::embed::FILE,
-    &ops::linear::FILE,
-    &ops::cross_entropy::FILE,
     &ops::mixture::FILE,
     &ops::optim::FILE,
     &ops::pool::FILE,
@@ -95,12 +90,12 @@ impl Unit {
 
     /// The forward kernel of attention of this kind.
     pub fn attention_forward(kind: AttentionKind) -> Self {
-        Self::attention(&ops::attention::FORWARD, kind)
+        Self::attention(&crate::ops::attention::cuda::FORWARD, kind)
     }
 
     /// The backward kernels of attention of this kind.
     pub fn attention_backward(kind: AttentionKind) -> Self {
-        Self::attention(&ops::attention::BACKWARD, kind)
+        Self::attention(&crate::ops::attention::cuda::BACKWARD, kind)
     }
 
     fn attention(file: &'static KernelFile, kind: AttentionKind) -> Self {

@@ -71,8 +71,13 @@ macro_rules! rooms {
 }
 
 rooms! {
+    attention: [FORWARD, BACKWARD];
     batch_norm: [FILE];
+    cross_entropy: [FILE];
     custom: [];
+    embed: [FILE];
+    linear: [FILE];
+    project: [];
     residual_norm: [FILE];
 }
 

@@ -1,6 +1,5 @@
 //! Adaptive input and softmax: single passes, and passes captured once for batches whose bands differ.
 
-use super::embed::steps;
 use super::{Case, OpCase};
 use super::{Outcome, Quantity, Tolerance};
 use super::{Per, Scene};
@@ -11,6 +10,7 @@ use crate::ops::adaptive::{
     AdaptiveEmbedding, AdaptiveSoftmax, BandedIds, Bands, InputBand, Orientation, Tail,
 };
 use crate::ops::embed::sinusoids;
+use crate::ops::embed::suite::steps;
 use crate::optim::{Nag, StepNumbers, Velocity};
 use crate::params::{GroupId, GroupSet, ParamId, ParamsBuilder};
 use crate::{Result, Rng, Segments, Tape};

@@ -1,10 +1,10 @@
 //! From gate logits to head weights.
 
-use super::embed::tokens;
 use super::starts;
 use super::{Case, OpCase};
 use super::{Per, Scene};
 use crate::Tensor;
+use crate::ops::embed::suite::tokens;
 use crate::ops::mixture::{GateNetwork, Pick};
 
 /// Experts and heads: as in the paper (one of 8 heads left out, two of 8), and sizes that fill no warp.

@@ -17,16 +17,13 @@
 //! A new op gets a file with its cases, and a line in `all_cases`.
 
 mod adaptive;
-mod attention;
 mod case;
 mod compare;
 mod decode;
-mod embed;
-mod linear;
-mod loss;
 mod mixture;
 mod network;
 mod optim;
+mod parameter;
 mod pool;
 mod scene;
 pub mod speed;
@@ -50,13 +47,10 @@ use crate::{Error, Result};
 fn all_cases() -> Vec<Case> {
     let mut cases: Vec<Case> = [
         crate::ops::cases(),
-        linear::cases(),
-        embed::cases(),
+        parameter::cases(),
         adaptive::cases(),
-        attention::cases(),
         pool::cases(),
         mixture::cases(),
-        loss::cases(),
         optim::cases(),
         decode::cases(),
         network::cases(),

@@ -1,7 +1,6 @@
 //! Whole passes: a small network with every op, run op by op, and captured and replayed.
 
 use super::Case;
-use super::embed::tokens;
 use super::{Outcome, Quantity, Tolerance};
 use super::{fit, random, starts};
 use crate::cuda::graph::Replays;
@@ -9,6 +8,7 @@ use crate::device::{Device, Numbers};
 use crate::ops::attention::{Attention, HeadWeights, Inputs};
 use crate::ops::batch_norm::BatchNorm;
 use crate::ops::cross_entropy::{CrossEntropy, LossSums};
+use crate::ops::embed::suite::tokens;
 use crate::ops::embed::{Embedding, sinusoids};
 use crate::ops::linear::Activation;
 use crate::ops::mixture::Pick;

@@ -57,6 +57,13 @@ pub enum Into {
     Add,
 }
 
+impl Into {
+    /// Adds to what a target holds, or overwrites what it does not.
+    pub(crate) fn held(held: bool) -> Self {
+        if held { Self::Add } else { Self::Overwrite }
+    }
+}
+
 /// How exact a product is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use super::elementwise::{GiveRows, TakeRows};
-use super::embed::{self, BandParts, EmbedBandsBackward, EmbedBandsForward, MOST_BANDS};
-use super::linear::record;
+use super::record;
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::Ptr;
 use crate::cuda::{Gpu, Live};
 use crate::ops::adaptive::{BandedIds, Placing};
 use crate::ops::decode::Lineage;
+use crate::ops::embed::cuda::{self as embed, BandParts, EmbedBandsBackward, EmbedBandsForward, MOST_BANDS};
 use crate::rng::Dropout;
 use crate::{Error, Ids, ParamId, Segments, Tape, Var};
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::linear::{MATRICES_PER_LAUNCH, MOST_PARTS, RowSum, RowSums, SUM_RUNS, SumRows};
 use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernel_struct, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::device::Buffer;
+use crate::ops::linear::cuda::{MATRICES_PER_LAUNCH, MOST_PARTS, RowSum, RowSums, SUM_RUNS, SumRows};
 use crate::{ParamId, Tape, Tensor, Var};
 
 /// Columns that a block sums, and threads that share each.
@@ -144,7 +144,7 @@ impl ColumnSums {
         }
         let shape = Shape {
             grid: [most_cols.div_ceil(8 * SUM_RUNS) as u32, most_parts as u32, waiting.len() as u32],
-            ..Shape::of(1, (super::linear::SUM_LANES * SUM_RUNS) as u32)
+            ..Shape::of(1, (crate::ops::linear::cuda::SUM_LANES * SUM_RUNS) as u32)
         };
         gpu.call(shape, &SumRows { jobs });
     }
@@ -211,7 +211,7 @@ pub(crate) fn parameter(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, id: ParamId) -> Var
     gpu.copy(tape.params.weights(id), copy.ptr(), count * gpu.act().size());
     let tracked = tape.is_free(id);
     let y = tape.output(shape, copy, tracked);
-    super::linear::record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
+    super::record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
         let (target, held) = backward.param_target(id);
         if target != Ptr::NULL {
             let sum = FromAct { src: dy.ptr(), dst: target, n: count as u64, add: held };

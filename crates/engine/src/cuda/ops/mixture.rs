@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::linear::record;
+use super::record;
 use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
 use crate::cuda::kernel::{Act, kernel_struct, kernels};

@@ -1,13 +1,25 @@
 //! The GPU's side of every op: which kernels and products it is made of.
 
 pub(crate) mod adaptive;
-pub(crate) mod attention;
-pub(crate) mod cross_entropy;
 pub(crate) mod decode;
 pub(crate) mod elementwise;
-pub(crate) mod embed;
-pub(crate) mod linear;
 pub(crate) mod mixture;
 pub(crate) mod optim;
 pub(crate) mod pool;
-pub(crate) mod project;
+
+use std::sync::Arc;
+
+use crate::cuda::Gpu;
+use crate::device::Buffer;
+use crate::tape::Backward;
+use crate::{Tape, Var};
+
+/// Records a node that is handed the GPU.
+pub(crate) fn record(
+    tape: &mut Tape<'_>,
+    gpu: Arc<Gpu>,
+    output: &Var,
+    node: impl FnOnce(&Arc<Gpu>, &mut Backward<'_>, Buffer) + Send + 'static,
+) {
+    tape.record(output, move |backward, gradient| node(&gpu, backward, gradient));
+}

@@ -201,7 +201,7 @@ impl GpuNumbers {
 
     /// Adds per-row losses to the sums.
     pub(crate) fn add(&self, losses: &crate::Tensor) {
-        super::cross_entropy::sum_losses(&self.gpu, losses, self.at(LOSS), true);
+        crate::ops::cross_entropy::cuda::sum_losses(&self.gpu, losses, self.at(LOSS), true);
     }
 
     /// The norm of the gradients of `groups`. A `limit` above 0 sets the factor that keeps the norm below it; a limit

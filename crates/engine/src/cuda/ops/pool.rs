@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::linear::record;
+use super::record;
 use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::{self, Shape};

@@ -6,7 +6,7 @@ use super::BandedIds;
 use crate::cpu::for_rows;
 use crate::cuda::ops::adaptive as gpu_ops;
 use crate::ops::decode::Lineage;
-use crate::ops::embed::{places, scatter};
+use crate::ops::embed::cpu::{places, scatter};
 use crate::ops::{RowFactors, drop_out, drop_out_row};
 use crate::{Ids, ParamId, Segments, Tape, Tensor, Var};
 

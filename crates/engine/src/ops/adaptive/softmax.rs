@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{BandedIds, Bands};
 use crate::cpu::{math, vectorised};
-use crate::cuda::ops::cross_entropy as gpu_ops;
+use crate::ops::cross_entropy::cuda as gpu_ops;
 use crate::ops::cross_entropy::{CrossEntropy, LossSums};
 pub use crate::ops::project::Orientation;
 use crate::{ParamId, Tape, Tensor, Var};

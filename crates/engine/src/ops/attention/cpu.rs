@@ -1,9 +1,9 @@
-//! Attention on the CPU: one task per sentence, its heads one after the other. Every product is a sum of rows
+//! The CPU's implementation: one task per sentence, its heads one after the other. Every product is a sum of rows
 //! times coefficients ([`product`]), which needs keys and values transposed for the scores.
 
 use rayon::prelude::*;
 
-use super::{HeadWeights, Inputs, Plan};
+use super::{Gradients, HeadWeights, Inputs, Op, Plan};
 use crate::Tensor;
 use crate::cpu::{math, split_segments, vectorised};
 use crate::ops::RowFactors;
@@ -216,7 +216,7 @@ fn scale(head_width: usize) -> f32 {
 }
 
 /// Where the gradients of one sentence go.
-pub(super) struct Sink<'a> {
+struct Sink<'a> {
     q: Rows<'a>,
     /// `None`: keys and values lie in the rows of `q`.
     kv: Option<Rows<'a>>,
@@ -248,13 +248,13 @@ impl Sink<'_> {
     }
 }
 
-pub(super) fn packed_sinks<'a>(plan: &Plan, d_qkv: &'a mut [f32]) -> Vec<Sink<'a>> {
+fn packed_sinks<'a>(plan: &Plan, d_qkv: &'a mut [f32]) -> Vec<Sink<'a>> {
     let (width, stride) = (plan.width, 3 * plan.width);
     let parts = split_segments(d_qkv, stride, &plan.queries);
     parts.into_iter().map(|data| Sink { q: Rows { data, stride }, kv: None, width }).collect()
 }
 
-pub(super) fn apart_sinks<'a>(plan: &Plan, d_q: &'a mut [f32], d_kv: &'a mut [f32]) -> Vec<Sink<'a>> {
+fn apart_sinks<'a>(plan: &Plan, d_q: &'a mut [f32], d_kv: &'a mut [f32]) -> Vec<Sink<'a>> {
     let width = plan.width;
     let queries = split_segments(d_q, width, &plan.queries).into_iter();
     let keys = split_segments(d_kv, 2 * width, &plan.keys);
@@ -267,8 +267,23 @@ pub(super) fn apart_sinks<'a>(plan: &Plan, d_q: &'a mut [f32], d_kv: &'a mut [f3
         .collect()
 }
 
-/// Gradients of all inputs; `sinks` and `d_weights` are zero before.
-pub(super) fn backward(
+/// Gradients of all inputs.
+pub(super) fn backward(op: &Op, d_out: &[f32], gradients: &mut Gradients) {
+    let Gradients { first, second, weights } = gradients;
+    first.fill(0.0);
+    weights.iter_mut().for_each(|weights| weights.fill(0.0));
+    let sinks = match second {
+        None => packed_sinks(&op.plan, first),
+        Some(second) => {
+            second.fill(0.0);
+            apart_sinks(&op.plan, first, second)
+        }
+    };
+    by_sentences(&op.plan, &op.inputs, &op.log_sums, d_out, sinks, weights.as_deref_mut());
+}
+
+/// Adds to `sinks` and `d_weights`.
+fn by_sentences(
     plan: &Plan,
     inputs: &Inputs,
     log_sums: &Tensor,

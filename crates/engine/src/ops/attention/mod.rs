@@ -5,11 +5,17 @@
 //! Backward keeps the inputs and one log-sum per row and head; probabilities are made again.
 
 mod cpu;
+pub(crate) mod cuda;
+#[cfg(feature = "suite")]
+pub(crate) mod suite;
 #[cfg(test)]
 mod tests;
+pub(crate) mod tiles;
 
+use crate::device::{Backend, Buffer};
 use crate::rng::Dropout;
-use crate::{Segments, Tape, Tensor, Var};
+use crate::tape::Backward;
+use crate::{Device, Segments, Tape, Tensor, Var};
 
 /// Queries, keys and values, H·K = D columns each.
 #[derive(Clone, Debug)]
@@ -49,19 +55,19 @@ pub struct Attention {
 }
 
 /// [`Attention`] with the numbers that both directions share.
-pub(crate) struct Plan {
-    pub(crate) heads: usize,
+struct Plan {
+    heads: usize,
     /// D.
-    pub(crate) width: usize,
-    pub(crate) causal: bool,
-    pub(crate) dropout: Option<Dropout>,
-    pub(crate) queries: Segments,
-    pub(crate) keys: Segments,
-    pub(crate) weights: HeadWeights,
+    width: usize,
+    causal: bool,
+    dropout: Option<Dropout>,
+    queries: Segments,
+    keys: Segments,
+    weights: HeadWeights,
 }
 
 impl Plan {
-    pub(crate) fn head_width(&self) -> usize {
+    fn head_width(&self) -> usize {
         self.width / self.heads
     }
 
@@ -75,7 +81,7 @@ impl Plan {
         }
     }
 
-    pub(crate) fn tracked_weights(&self) -> Option<&Var> {
+    fn tracked_weights(&self) -> Option<&Var> {
         match &self.weights {
             HeadWeights::PerSentence(w) | HeadWeights::PerRow(w) if w.tracked() => Some(w),
             _ => None,
@@ -91,7 +97,7 @@ impl Inputs {
         }
     }
 
-    pub(crate) fn tracked(&self) -> bool {
+    fn tracked(&self) -> bool {
         match self {
             Self::Packed(qkv) => qkv.tracked(),
             Self::Apart(q, kv) => q.tracked() || kv.tracked(),
@@ -125,6 +131,51 @@ impl Inputs {
     }
 }
 
+/// The op with its inputs and what else the backward pass needs.
+struct Op {
+    plan: Plan,
+    inputs: Inputs,
+    out: Tensor,
+    /// ln Σ exp of the scores, `[Nq, H]`.
+    log_sums: Tensor,
+    /// A bit for each probability that dropout kept, where a GPU does not make them again.
+    mask: Option<Buffer>,
+}
+
+/// Gradients of the inputs, to be written.
+struct Gradients {
+    /// Of the packed matrix, or of the queries.
+    first: Buffer,
+    /// Of keys and values, where they are apart.
+    second: Option<Buffer>,
+    weights: Option<Buffer>,
+}
+
+impl Gradients {
+    fn of(device: &Device, op: &Op) -> Self {
+        let (first, second) = match &op.inputs {
+            Inputs::Packed(qkv) => (qkv, None),
+            Inputs::Apart(q, kv) => (q, Some(kv)),
+        };
+        let like = |var: &Var| device.scratch(var.tensor().count());
+        let weights = op.plan.tracked_weights().map(|w| device.scratch_floats(w.tensor().count()));
+        Self { first: like(first), second: second.map(like), weights }
+    }
+
+    fn give(self, backward: &mut Backward<'_>, op: &Op) {
+        match &op.inputs {
+            Inputs::Packed(qkv) => backward.give(qkv, self.first),
+            Inputs::Apart(q, kv) => {
+                backward.give(q, self.first);
+                self.second.into_iter().for_each(|second| backward.give(kv, second));
+            }
+        }
+        if let (Some(weights), Some(gradient)) = (op.plan.tracked_weights(), self.weights) {
+            backward.give(weights, gradient);
+        }
+    }
+}
+
 impl Tape<'_> {
     /// Attention of packed sentences: `[Nq, D]`, heads weighted and side by side.
     pub fn attention(&mut self, inputs: &Inputs, attention: Attention) -> Var {
@@ -132,40 +183,31 @@ impl Tape<'_> {
         let dropout = self.next_dropout(dropout);
         let plan = Plan { heads, width: inputs.width(), causal, dropout, queries, keys, weights };
         inputs.check(&plan);
-        if let Some(gpu) = self.gpu() {
-            return crate::cuda::ops::attention::attention(self, &gpu, inputs, plan);
-        }
-        let rows = plan.queries.rows();
-        let mut out = self.device().scratch(rows * plan.width);
-        let mut log_sums = self.device().scratch(rows * heads);
-        cpu::forward(&plan, inputs, &mut out, &mut log_sums);
-
         let tracked = inputs.tracked() || plan.tracked_weights().is_some();
-        let out = self.output([rows, plan.width], out, tracked);
+        let (device, rows, width) = (self.device(), plan.queries.rows(), plan.width);
+        let mut out = device.scratch(rows * width);
+        let mut log_sums = device.scratch_floats(rows * heads);
+        let mask = match self.backend() {
+            Backend::Cpu => {
+                cpu::forward(&plan, inputs, &mut out, &mut log_sums);
+                None
+            }
+            Backend::Gpu(gpu) => {
+                let mask = tracked.then(|| cuda::mask(device, &plan)).flatten();
+                cuda::forward(gpu, &plan, inputs, &out, &log_sums, mask.as_ref());
+                mask
+            }
+        };
+        let out = self.output([rows, width], out, tracked);
         let log_sums = Tensor::new([rows, heads], log_sums);
-        let inputs = inputs.clone();
+        let op = Op { plan, inputs: inputs.clone(), out: out.tensor().clone(), log_sums, mask };
         self.record(&out, move |backward, d_out| {
-            let device = backward.device().clone();
-            let mut d_weights = plan.tracked_weights().map(|w| device.zeros(w.values().len()));
-            match &inputs {
-                Inputs::Packed(qkv) => {
-                    let mut d_qkv = device.zeros(qkv.values().len());
-                    let sinks = cpu::packed_sinks(&plan, &mut d_qkv);
-                    cpu::backward(&plan, &inputs, &log_sums, &d_out, sinks, d_weights.as_deref_mut());
-                    backward.give(qkv, d_qkv);
-                }
-                Inputs::Apart(q, kv) => {
-                    let (mut d_q, mut d_kv) =
-                        (device.zeros(q.values().len()), device.zeros(kv.values().len()));
-                    let sinks = cpu::apart_sinks(&plan, &mut d_q, &mut d_kv);
-                    cpu::backward(&plan, &inputs, &log_sums, &d_out, sinks, d_weights.as_deref_mut());
-                    backward.give(q, d_q);
-                    backward.give(kv, d_kv);
-                }
+            let mut gradients = Gradients::of(backward.device(), &op);
+            match backward.backend() {
+                Backend::Cpu => cpu::backward(&op, &d_out, &mut gradients),
+                Backend::Gpu(gpu) => cuda::backward(gpu, &op, &d_out, &gradients),
             }
-            if let (Some(w), Some(d_weights)) = (plan.tracked_weights(), d_weights) {
-                backward.give(w, d_weights);
-            }
+            gradients.give(backward, &op);
         });
         out
     }

@@ -1,30 +1,17 @@
-//! Linear layers, projections without a bias, and parameters as values.
+//! Linear layers.
 
-use super::Per;
-use super::Tolerance;
-use super::{Case, OpCase};
 use crate::ops::linear::Activation;
-use crate::ops::project::Orientation;
+use crate::suite::{Case, OpCase, Per, Tolerance};
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     use Activation::{Identity, Relu, Tanh};
-    let mut cases = vec![parameter([1, 1]), parameter([67, 13]), parameter([300, 512])];
+    let mut cases = Vec::new();
     for act in [Identity, Relu, Tanh] {
         for dropout in [0.0, 0.3] {
             for size in [[1, 3, 19], [7, 5, 11], [67, 17, 13], [130, 64, 40]] {
                 cases.push(linear(size, act, dropout, std::convert::identity));
             }
         }
-    }
-    for way in [Orientation::Straight, Orientation::Transposed] {
-        for dropout in [0.0, 0.3] {
-            for size in [[1, 3, 19], [67, 17, 13], [130, 64, 40]] {
-                cases.push(project(size, way, dropout, std::convert::identity));
-            }
-        }
-        cases.push(project([50, 24, 40], way, 0.3, OpCase::with_room));
-        cases.push(project([50, 24, 40], way, 0.3, OpCase::evaluation));
-        cases.push(project([4_099, 1024, 256], way, 0.1, OpCase::large));
     }
     cases.push(linear([50, 24, 40], Identity, 0.0, OpCase::with_room));
     cases.push(linear([50, 24, 40], Relu, 0.1, OpCase::with_room));
@@ -33,15 +20,6 @@ pub(super) fn cases() -> Vec<Case> {
     cases.push(linear([515, 2048, 512], Identity, 0.0, OpCase::large));
     cases.push(linear([7_001, 64, 1024], Identity, 0.0, OpCase::large));
     cases
-}
-
-/// Used twice, so that gradients meet.
-fn parameter([rows, cols]: [usize; 2]) -> Case {
-    OpCase::new("parameter", format!("[{rows}, {cols}], used twice")).param("x", [rows, cols]).body(|s| {
-        let (first, second) = (s.input("x"), s.input("x"));
-        s.output("first", Per::Nothing, &first);
-        s.output("second", Per::Nothing, &second);
-    })
 }
 
 fn linear(
@@ -69,24 +47,6 @@ fn linear(
     adapt(case).body(move |s| {
         let x = s.input("x");
         let y = s.tape.linear(&x, s.param("weight"), s.param("bias"), act, dropout);
-        s.output("y", Per::Row, &y);
-    })
-}
-
-fn project(
-    [rows, inner, cols]: [usize; 3],
-    way: Orientation,
-    dropout: f32,
-    adapt: fn(OpCase) -> OpCase,
-) -> Case {
-    let what = format!("[{rows}, {inner}]·[{inner}, {cols}], {way:?}, dropout {dropout}");
-    let shape = if way == Orientation::Straight { [cols, inner] } else { [inner, cols] };
-    let case = OpCase::new("project", what).input("x", Per::Row, [rows, inner]);
-    let case = case.param("weight", shape).fill(move |_, random| random / (inner as f32).sqrt());
-    adapt(case).body(move |s| {
-        let x = s.input("x");
-        let x = s.tape.dropout(&x, dropout);
-        let y = s.tape.project(&x, s.param("weight"), way, dropout);
         s.output("y", Per::Row, &y);
     })
 }

@@ -1,20 +1,19 @@
-//! Token embeddings with positions.
+//! The GPU's implementation.
 
-use std::sync::Arc;
-
+use super::{FIRST_POSITION, Op};
 use crate::cuda::kernel::{Act, kernel_struct, kernels};
 use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::Ptr;
 use crate::cuda::{Gpu, Live};
 use crate::device::Buffer;
 use crate::ops::decode::Lineage;
-use crate::ops::embed::{Embedding, FIRST_POSITION};
+use crate::params::Params;
 use crate::rng::Dropout;
 use crate::tape::Backward;
-use crate::{Error, Ids, ParamId, Segments, Tape, Var};
+use crate::{Error, Ids, ParamId, Tensor};
 
 /// Bands that a kernel takes.
-pub(super) const MOST_BANDS: usize = 8;
+pub(crate) const MOST_BANDS: usize = 8;
 /// Warps of a block that adds gradients up, and types that it has room for.
 const WARPS: usize = 16;
 const MAX_SLOTS: usize = 1024;
@@ -23,14 +22,14 @@ const ROW_BITS: usize = 22;
 
 kernel_struct! {
     /// The rows of all bands, end to end: those from `first[b]` on are `part[b]`'s.
-    pub(super) struct BandParts {
+    pub(crate) struct BandParts {
         part: [*const Act; MOST_BANDS],
         first: [u32; MOST_BANDS],
     }
 }
 
 kernels! {
-    static FILE = "embed" at "../../../kernels/embed.cu",
+    static FILE = "embed" at "embed.cu",
         constants [FIRST_POSITION, MOST_BANDS, WARPS, MAX_SLOTS, ROW_BITS];
 
     struct EmbedForward = embed_forward {
@@ -46,7 +45,7 @@ kernels! {
     }
 
     /// As [`EmbedForward`], from the rows of bands.
-    pub(super) struct EmbedBandsForward = embed_bands_forward {
+    pub(crate) struct EmbedBandsForward = embed_bands_forward {
         bands: BandParts,
         positions: *const f32,
         places: *const u32,
@@ -59,7 +58,7 @@ kernels! {
     }
 
     /// Gradient of one band's rows.
-    pub(super) struct EmbedBandsBackward = embed_bands_backward {
+    pub(crate) struct EmbedBandsBackward = embed_bands_backward {
         dy: *const Act,
         rows: *const u32,
         valid: *const u32,
@@ -84,47 +83,42 @@ kernels! {
     }
 }
 
-pub(crate) fn embed(
-    tape: &mut Tape<'_>,
-    gpu: &Arc<Gpu>,
-    e: Embedding<'_>,
-    ids: &Ids,
-    segments: &Segments,
+pub(super) fn forward(
+    gpu: &Gpu,
+    params: &Params,
+    op: &Op,
+    positions: &Tensor,
     after: Option<&Lineage>,
-    dropout: Option<Dropout>,
-) -> Var {
-    let table = tape.params.block(e.table);
-    let (cols, rows) = (table.cols, ids.len());
-    let y = tape.device().scratch(rows * cols);
+    y: &Buffer,
+) {
+    let (rows, cols) = (op.ids.len(), positions.cols());
     let offset = after.map_or(gpu.live(Live::Zero), |lineage| lineage.on_gpu().before.ptr());
     gpu.call(
         Shape::over_rows(rows, cols),
         &EmbedForward {
-            table: tape.params.master(e.table),
-            positions: e.positions.ptr(),
-            ids: ids.ptr(),
-            segments: segments.argument(),
+            table: params.master(op.table),
+            positions: positions.ptr(),
+            ids: op.ids.ptr(),
+            segments: op.segments.argument(),
             offset,
-            scale: e.scale,
-            dropout: gpu.dropout_argument(dropout),
+            scale: op.scale,
+            dropout: gpu.dropout_argument(op.dropout),
             y: y.ptr(),
             cols: cols as u32,
         },
     );
-    let tracked = tape.is_free(e.table);
-    let y = tape.output([rows, cols], y, tracked);
-    let (ids, segments, table, scale) = (ids.clone(), segments.clone(), e.table, e.scale);
-    super::linear::record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
-        scatter(gpu, backward, table, (&ids, segments.valid_rows()), &dy, dropout, scale);
-    });
-    y
+}
+
+pub(super) fn backward(gpu: &Gpu, backward: &mut Backward<'_>, op: &Op, dy: &Buffer) {
+    let rows = op.segments.valid_rows();
+    scatter(gpu, backward, op.table, (&op.ids, rows), dy, op.dropout, op.scale);
 }
 
 /// Rows that the scattering kernel can number.
 const MOST_ROWS: usize = 1 << ROW_BITS;
 
 /// `dE[id] += scale·dropout·dy`, for so many rows as device memory says.
-pub(super) fn scatter(
+pub(crate) fn scatter(
     gpu: &Gpu,
     backward: &mut Backward<'_>,
     table: ParamId,

@@ -1,13 +1,11 @@
 //! Token embeddings.
 
-use super::Per;
-use super::starts;
-use super::{Case, OpCase};
 use crate::ops::decode::{Lineage, Room};
 use crate::ops::embed::{Embedding, sinusoids};
+use crate::suite::{Case, OpCase, Per, starts};
 use crate::{Device, Rng};
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for dropout in [0.0, 0.4] {
         let sizes = |types, width| Sizes { types, width, offset: 0, dropout };
@@ -44,14 +42,14 @@ enum Spread {
 }
 
 /// Ids of `count` tokens.
-pub(super) fn tokens(count: usize, types: usize, stream: u32) -> Vec<u32> {
+pub(crate) fn tokens(count: usize, types: usize, stream: u32) -> Vec<u32> {
     let mut bits = vec![0; count];
     Rng::new(13, 0).stream(stream).bits16(0, &mut bits);
     bits.iter().map(|&bits| u32::from(bits) % types as u32).collect()
 }
 
 /// A search that has taken so many steps.
-pub(super) fn steps(device: &Device, count: usize, rows: usize) -> Option<Lineage> {
+pub(crate) fn steps(device: &Device, count: usize, rows: usize) -> Option<Lineage> {
     let mut lineage = Lineage::new(device, Room { rows, steps: count + 1 }, rows);
     (0..count).for_each(|_| lineage.count_step());
     (count > 0).then_some(lineage)

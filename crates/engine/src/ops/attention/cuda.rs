@@ -1,17 +1,14 @@
-//! Packed attention with head weights, on tensor cores.
+//! The GPU's implementation, on tensor cores.
 
-use std::sync::Arc;
-
-use super::linear::record;
+use super::tiles::{LONG_TILE, TILE};
+use super::{Gradients, HeadWeights, Inputs, Op, Plan};
+use crate::Device;
 use crate::cuda::Gpu;
 use crate::cuda::compile::{AttentionKind, Unit};
 use crate::cuda::kernel::{Act, Pair, kernel_struct, kernels};
 use crate::cuda::launch::{Dropout, Segments, Shape};
-use crate::cuda::memory::Ptr;
+use crate::cuda::memory::{Block, Ptr};
 use crate::device::Buffer;
-use crate::ops::attention::{HeadWeights, Inputs, Plan};
-use crate::tensor::{LONG_TILE, TILE};
-use crate::{Tape, Tensor, Var};
 
 /// The widest head that fits the kernels.
 const WIDEST_HEAD: usize = 128;
@@ -65,20 +62,20 @@ kernel_struct! {
 
 /// Files before those of the kernels.
 const HEADERS: &[(&str, &str)] = &[
-    ("attention.cuh", include_str!("../../../kernels/attention.cuh")),
-    ("attention_hopper.cuh", include_str!("../../../kernels/attention_hopper.cuh")),
-    ("attention_tiles.cuh", include_str!("../../../kernels/attention_tiles.cuh")),
+    ("attention.cuh", include_str!("attention.cuh")),
+    ("attention_hopper.cuh", include_str!("attention_hopper.cuh")),
+    ("attention_tiles.cuh", include_str!("attention_tiles.cuh")),
 ];
 
 kernels! {
-    static FORWARD = "attention" at "../../../kernels/attention.cu",
+    static FORWARD = "attention" at "attention.cu",
         constants [TILE, LONG_TILE, LONG_STAGES, PADDING], headers HEADERS;
 
     struct AttentionForward = attention_forward { a: Attend }
 }
 
 kernels! {
-    static BACKWARD = "attention_backward" at "../../../kernels/attention_backward.cu",
+    static BACKWARD = "attention_backward" at "attention_backward.cu",
         constants [TILE, LONG_TILE, LONG_STAGES, SHORT, PADDING], headers HEADERS;
 
     /// All gradients of sentences of at most [`SHORT`] rows.
@@ -164,94 +161,91 @@ fn pitch(plan: &Plan) -> usize {
     plan.head_width().next_multiple_of(16) + PADDING
 }
 
-pub(crate) fn attention(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, inputs: &Inputs, plan: Plan) -> Var {
-    assert!(plan.head_width() <= WIDEST_HEAD, "attention: heads on a GPU are at most {WIDEST_HEAD} wide");
-    let rows = plan.queries.rows();
-    let out = tape.device().scratch(rows * plan.width);
-    let log_sums = tape.device().scratch_floats(rows * plan.heads);
+/// Room for the bits of probabilities that dropout keeps: long sentences read them in the backward pass, short ones
+/// make them again.
+pub(super) fn mask(device: &Device, plan: &Plan) -> Option<Buffer> {
+    let words = plan.queries.rows() * plan.heads * mask_stride(plan);
+    // Words of 16 bits.
+    (is_long(plan) && plan.dropout.is_some()).then(|| device.scratch_floats(words / 2))
+}
+
+/// Words of 16 bits from one row of the mask to the next, a bit for each key; a multiple of 64 bits.
+fn mask_stride(plan: &Plan) -> usize {
+    plan.keys.longest().next_multiple_of(64) / 16
+}
+
+/// The arguments that both directions share.
+fn attend(
+    gpu: &Gpu,
+    plan: &Plan,
+    inputs: &Inputs,
+    [out, log_sums]: [Ptr; 2],
+    mask: Option<&Buffer>,
+) -> Attend {
     let at = match inputs {
         Inputs::Packed(qkv) => [qkv.ptr(), Ptr::NULL],
         Inputs::Apart(q, kv) => [q.ptr(), kv.ptr()],
     };
-    let from = layout(gpu, &plan, inputs, at);
-    let (query_tiles, tile_count) = tiles(&plan, &plan.queries);
+    let from = layout(gpu, plan, inputs, at);
     let weights = match &plan.weights {
         HeadWeights::One => Ptr::NULL,
         HeadWeights::PerSentence(w) | HeadWeights::PerRow(w) => w.ptr(),
     };
-    let tracked = inputs.tracked() || plan.tracked_weights().is_some();
-    // Which probabilities dropout keeps, a bit each, in words of 64.
-    let kept_stride = plan.keys.longest().next_multiple_of(64) / 16;
-    let kept = (tracked && is_long(&plan) && plan.dropout.is_some())
-        .then(|| tape.device().scratch_floats(rows * plan.heads * kept_stride / 2));
-    let attend = Attend {
+    Attend {
         q: from.q,
         k: from.k,
         v: from.v,
         weights,
-        out: out.ptr(),
-        log_sums: log_sums.ptr(),
-        kept: kept.as_ref().map_or(Ptr::NULL, Buffer::ptr),
-        query_tiles,
+        out,
+        log_sums,
+        kept: mask.map_or(Ptr::NULL, Buffer::ptr),
+        query_tiles: tiles(plan, &plan.queries).0,
         queries: plan.queries.argument(),
         keys: plan.keys.argument(),
         dropout: gpu.dropout_argument(plan.dropout),
         heads: plan.heads as u32,
         q_stride: from.q_stride as u32,
         kv_stride: from.kv_stride as u32,
-        kept_stride: kept_stride as u32,
+        kept_stride: mask_stride(plan) as u32,
         every_head: u32::from(plan.tracked_weights().is_some()),
-    };
-    let unit = Unit::attention_forward(kind(&plan));
-    gpu.call_in(&unit, shape(gpu, &plan, &unit, tile_count, 1), &AttentionForward { a: attend });
-
-    let out = tape.output([rows, plan.width], out, tracked);
-    let log_sums = Tensor::new([rows, plan.heads], log_sums);
-    let (inputs, kept_out) = (inputs.clone(), out.tensor().clone());
-    record(tape, gpu.clone(), &out, move |gpu, backward, d_out| {
-        let device = backward.device().clone();
-        let d_weights = plan.tracked_weights().map(|w| device.scratch_floats(w.tensor().count()));
-        let (first, second) = match &inputs {
-            Inputs::Packed(qkv) => (device.scratch(qkv.tensor().count()), None),
-            Inputs::Apart(q, kv) => {
-                (device.scratch(q.tensor().count()), Some(device.scratch(kv.tensor().count())))
-            }
-        };
-        let to = layout(gpu, &plan, &inputs, [first.ptr(), second.as_ref().map_or(Ptr::NULL, Buffer::ptr)]);
-        let delta = device.scratch_floats(rows * plan.heads);
-        let (key_tiles, key_tile_count) = tiles(&plan, &plan.keys);
-        let all = AttendBackward {
-            forward: Attend {
-                out: kept_out.ptr(),
-                log_sums: log_sums.ptr(),
-                kept: kept.as_ref().map_or(Ptr::NULL, Buffer::ptr),
-                ..attend
-            },
-            d_out: d_out.ptr(),
-            d_q: to.q,
-            d_k: to.k,
-            d_v: to.v,
-            d_weights: d_weights.as_ref().map_or(Ptr::NULL, Buffer::ptr),
-            delta: delta.ptr(),
-            key_tiles,
-        };
-        launch_backward(gpu, &plan, all, [tile_count, key_tile_count]);
-        if let (Some(w), Some(d_weights)) = (plan.tracked_weights(), d_weights) {
-            backward.give(w, d_weights);
-        }
-        match (&inputs, second) {
-            (Inputs::Apart(q, kv), Some(second)) => {
-                backward.give(q, first);
-                backward.give(kv, second);
-            }
-            (Inputs::Packed(qkv), _) => backward.give(qkv, first),
-            (Inputs::Apart(..), None) => unreachable!("keys have a gradient of their own"),
-        }
-    });
-    out
+    }
 }
 
-fn launch_backward(gpu: &Arc<Gpu>, plan: &Plan, b: AttendBackward, [query_tiles, key_tiles]: [u32; 2]) {
+pub(super) fn forward(
+    gpu: &Gpu,
+    plan: &Plan,
+    inputs: &Inputs,
+    out: &Buffer,
+    log_sums: &Buffer,
+    mask: Option<&Buffer>,
+) {
+    assert!(plan.head_width() <= WIDEST_HEAD, "attention: heads on a GPU are at most {WIDEST_HEAD} wide");
+    let a = attend(gpu, plan, inputs, [out.ptr(), log_sums.ptr()], mask);
+    let (unit, (_, tile_count)) = (Unit::attention_forward(kind(plan)), tiles(plan, &plan.queries));
+    gpu.call_in(&unit, shape(gpu, plan, &unit, tile_count, 1), &AttentionForward { a });
+}
+
+pub(super) fn backward(gpu: &Gpu, op: &Op, d_out: &Buffer, gradients: &Gradients) {
+    let Op { plan, inputs, out, log_sums, mask } = op;
+    let second = gradients.second.as_ref().map_or(Ptr::NULL, Buffer::ptr);
+    let to = layout(gpu, plan, inputs, [gradients.first.ptr(), second]);
+    let delta = Block::new(out.gpu(), 4 * plan.queries.rows() * plan.heads);
+    let ((_, query_tiles), (key_tiles, key_tile_count)) =
+        (tiles(plan, &plan.queries), tiles(plan, &plan.keys));
+    let all = AttendBackward {
+        forward: attend(gpu, plan, inputs, [out.ptr(), log_sums.ptr()], mask.as_ref()),
+        d_out: d_out.ptr(),
+        d_q: to.q,
+        d_k: to.k,
+        d_v: to.v,
+        d_weights: gradients.weights.as_ref().map_or(Ptr::NULL, Buffer::ptr),
+        delta: delta.ptr(),
+        key_tiles,
+    };
+    launch_backward(gpu, plan, all, [query_tiles, key_tile_count]);
+}
+
+fn launch_backward(gpu: &Gpu, plan: &Plan, b: AttendBackward, [query_tiles, key_tiles]: [u32; 2]) {
     let unit = Unit::attention_backward(kind(plan));
     let size = gpu.act().size();
     let sentences = plan.queries.count();

@@ -1,10 +1,7 @@
 //! Packed attention with head weights.
 
-use super::Tolerance;
-use super::starts;
-use super::{Case, OpCase};
-use super::{Per, Scene};
 use crate::ops::attention::{Attention, HeadWeights, Inputs};
+use crate::suite::{Case, OpCase, Per, Scene, Tolerance, starts};
 use crate::{Numbers, Var};
 
 /// No sentence longer than a tile, one of exactly a tile, one without rows.
@@ -37,7 +34,7 @@ struct Kind {
 }
 
 /// In the versions of `Unit::every_file`, so that nothing is compiled for one case alone.
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     use Weights::{ConstantPerRow, ConstantPerSentence, One, PerRow, PerSentence};
     let mut cases = Vec::new();
     for (only, width) in [(Numbers::Bf16, 64), (Numbers::F32, 16)] {

@@ -1,11 +1,10 @@
 //! The loss, and logits.
 
-use super::Per;
-use super::embed::tokens;
-use super::{Case, OpCase};
 use crate::ops::cross_entropy::CrossEntropy;
+use crate::ops::embed::suite::tokens;
+use crate::suite::{Case, OpCase, Per};
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     // A row of logits that is kept in shared memory and one that is not, aligned and not.
     for types in [11, 128, 6_632, 6_637, 33_000, 50_003] {

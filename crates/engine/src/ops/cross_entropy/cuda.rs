@@ -1,9 +1,10 @@
-//! The label-smoothed loss: product, one kernel over each row of logits, two products back. Rows of logits are
+//! The GPU's implementation: a product, one kernel over each row of logits, two products back. Rows of logits are
 //! [`pitch`] values apart.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::CrossEntropy;
 use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Dtype, Ptr};
@@ -11,7 +12,7 @@ use crate::cuda::product::{Epilogue, Factor, Product};
 use crate::cuda::{Gpu, Live};
 use crate::device::Buffer;
 use crate::ops::adaptive::{AdaptiveSoftmax, Bands};
-use crate::ops::cross_entropy::{CrossEntropy, LossSums};
+use crate::params::Params;
 use crate::{Ids, ParamId, Tape, Tensor, Var};
 
 /// Logits held at a time.
@@ -25,7 +26,7 @@ const ROW_THREADS: usize = 512;
 const SUM_THREADS: usize = 512;
 
 kernels! {
-    static FILE = "loss" at "../../../kernels/loss.cu", constants [KEPT_BYTES, ROW_THREADS, SUM_THREADS];
+    static FILE = "cross_entropy" at "cross_entropy.cu", constants [KEPT_BYTES, ROW_THREADS, SUM_THREADS];
 
     /// Loss of each row; logits become their gradient.
     struct LossRows = loss_rows {
@@ -90,9 +91,9 @@ struct Vocabulary {
 }
 
 impl Vocabulary {
-    fn of(tape: &Tape<'_>, id: ParamId) -> Self {
-        let block = tape.params.block(id);
-        Self { weights: tape.params.weights(id), types: block.rows, width: block.cols }
+    fn of(params: &Params, id: ParamId) -> Self {
+        let block = params.block(id);
+        Self { weights: params.weights(id), types: block.rows, width: block.cols }
     }
 
     /// The types of each product. cuBLASLt is slow where a dimension along which it reads or writes is no multiple of
@@ -124,19 +125,20 @@ impl Vocabulary {
     }
 }
 
-pub(crate) fn cross_entropy(
-    tape: &mut Tape<'_>,
+/// Writes ln p of the targets and, where it is wanted, the gradient of the features; adds that of the vocabulary.
+/// Returns smoothed loss and nll of each row, `[N, 2]`.
+pub(super) fn forward(
     gpu: &Arc<Gpu>,
+    tape: &mut Tape<'_>,
     x: &Var,
-    loss: CrossEntropy<'_>,
-) -> LossSums {
-    let vocabulary = Vocabulary::of(tape, loss.vocabulary);
+    loss: &CrossEntropy<'_>,
+    dx: Option<&Buffer>,
+    log_probs: &Buffer,
+) -> Tensor {
+    let vocabulary = Vocabulary::of(tape.params, loss.vocabulary);
     let (rows, Vocabulary { types, width, .. }) = (x.rows(), vocabulary);
     let (pitch, size_of) = (pitch(types), gpu.act().size());
-    let free = tape.is_free(loss.vocabulary);
-    let device = tape.device().clone();
-    let dx = x.tracked().then(|| device.scratch(rows * width));
-    let log_probs = device.scratch_floats(rows);
+    let (device, free) = (tape.device(), tape.is_free(loss.vocabulary));
     let losses = device.scratch_floats(2 * rows);
     gpu.set_live(Live::LossWeight, loss.weight.to_bits());
     let runs = (rows * pitch).div_ceil(MAX_LOGITS).max(1);
@@ -181,7 +183,7 @@ pub(crate) fn cross_entropy(
                     bias: Ptr::NULL,
                 });
             }
-            if let Some(dx) = &dx {
+            if let Some(dx) = dx {
                 gpu.product(&Product {
                     size: [n, width, part.len()],
                     a: d_logits,
@@ -202,10 +204,7 @@ pub(crate) fn cross_entropy(
             gpu.clear(gradient, types * width * Dtype::F32.size());
         }
     }
-    if let Some(dx) = dx {
-        tape.seed(x, dx);
-    }
-    LossSums::on_gpu(Tensor::new([rows, 2], losses), Tensor::new([rows, 1], log_probs))
+    Tensor::new([rows, 2], losses)
 }
 
 /// Adds the sums of per-row losses to two doubles at `into`, or writes them.
@@ -241,15 +240,17 @@ pub(crate) fn read_sums(gpu: &Arc<Gpu>, losses: &Tensor) -> [f64; 2] {
 }
 
 /// `x·Eᵀ`, without room between rows.
-pub(crate) fn logits(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, x: &Var, vocabulary: ParamId) -> Tensor {
-    let types = tape.params.block(vocabulary).rows;
-    Tensor::new([x.rows(), types], all_logits(tape, gpu, x, vocabulary, types))
+pub(super) fn logits(gpu: &Gpu, params: &Params, x: &Var, vocabulary: ParamId, logits: &Buffer) {
+    let vocabulary = Vocabulary::of(params, vocabulary);
+    vocabulary.logits(gpu, Factor::new(x.ptr(), x.cols()), x.rows(), logits.ptr(), vocabulary.types);
 }
 
-fn all_logits(tape: &Tape<'_>, gpu: &Gpu, x: &Var, vocabulary: ParamId, c_cols: usize) -> Buffer {
-    let logits = tape.device().scratch(x.rows() * c_cols);
-    let features = Factor::new(x.ptr(), x.cols());
-    Vocabulary::of(tape, vocabulary).logits(gpu, features, x.rows(), logits.ptr(), c_cols);
+/// `x·Eᵀ`, with rows [`pitch`] values apart.
+fn pitched_logits(gpu: &Gpu, params: &Params, x: &Var, vocabulary: ParamId) -> Buffer {
+    let vocabulary = Vocabulary::of(params, vocabulary);
+    let pitch = pitch(vocabulary.types);
+    let logits = params.device().scratch(x.rows() * pitch);
+    vocabulary.logits(gpu, Factor::new(x.ptr(), x.cols()), x.rows(), logits.ptr(), pitch);
     logits
 }
 
@@ -265,12 +266,12 @@ pub(crate) fn adaptive_log_probs(
     let x = x.detach();
     let y = tape.device().scratch(rows * types);
     let head_types = tape.params.block(softmax.head).rows;
-    let head = all_logits(tape, gpu, &x, softmax.head, pitch(head_types));
+    let head = pitched_logits(gpu, tape.params, &x, softmax.head);
     for band in 0..bands.count() {
         let tail = band.checked_sub(1).map(|index| {
             let tail = &softmax.tails[index];
             let own = tape.project(&x, tail.projection, tail.orientation, 0.0);
-            all_logits(tape, gpu, &own, tail.vocabulary, pitch(bands.range(band).len()))
+            pitched_logits(gpu, tape.params, &own, tail.vocabulary)
         });
         let range = bands.range(band);
         gpu.call(

@@ -1,10 +1,13 @@
 //! Token embeddings with positions: `Y[n] = dropout(scale·E[id[n]] + P[2 + place of n in its sentence])`.
 
-use rayon::prelude::*;
+pub(crate) mod cpu;
+pub(crate) mod cuda;
+#[cfg(feature = "suite")]
+pub(crate) mod suite;
 
-use crate::cpu::for_rows;
+use crate::device::Backend;
 use crate::ops::decode::Lineage;
-use crate::ops::{RowFactors, drop_out, drop_out_row};
+use crate::rng::Dropout;
 use crate::{Device, Ids, ParamId, Segments, Tape, Tensor, Var};
 
 /// fairseq counts positions from the padding symbol (id 1): a sentence's first token has position 2.
@@ -40,6 +43,15 @@ pub struct Embedding<'a> {
     pub dropout: f32,
 }
 
+/// What the backward pass needs.
+struct Op {
+    table: ParamId,
+    ids: Ids,
+    segments: Segments,
+    scale: f32,
+    dropout: Option<Dropout>,
+}
+
 impl Tape<'_> {
     /// Embeds packed ids `[N]`; the place in the sentence comes from `segments`, in search moved by the steps before.
     pub fn embed(
@@ -49,75 +61,30 @@ impl Tape<'_> {
         segments: &Segments,
         after: Option<&Lineage>,
     ) -> Var {
-        let offset = after.map_or(0, Lineage::steps);
-        let width = self.params.block(e.table).cols;
-        assert_eq!(ids.len(), segments.rows(), "embed: ids and segments disagree");
-        assert!(
-            (ids.max() as usize) < self.params.block(e.table).rows,
-            "embed: id {} is outside the table",
-            ids.max()
-        );
+        let (params, block) = (self.params, self.params.block(e.table));
+        let (rows, width) = (ids.len(), block.cols);
+        assert_eq!(rows, segments.rows(), "embed: ids and segments disagree");
+        assert_eq!(e.positions.cols(), width, "embed: positions are not as wide as the table");
+        assert!((ids.max() as usize) < block.rows, "embed: id {} is outside the table", ids.max());
         let dropout = self.next_dropout(e.dropout);
-        if let Some(gpu) = self.gpu() {
-            return crate::cuda::ops::embed::embed(self, &gpu, e, ids, segments, after, dropout);
+        let op = Op { table: e.table, ids: ids.clone(), segments: segments.clone(), scale: e.scale, dropout };
+        let mut y = self.device().scratch(rows * width);
+        match self.backend() {
+            Backend::Cpu => cpu::forward(params, &op, e.positions, after, &mut y),
+            Backend::Gpu(gpu) => cuda::forward(gpu, params, &op, e.positions, after, &y),
         }
-        let mut y = self.device().scratch(ids.len() * width);
-        let places = places(segments, offset);
-        let (table, positions) = (self.params.values(e.table), e.positions);
-        for_rows(
-            &mut y,
-            width,
-            #[inline(always)]
-            |first, rows| {
-                let mut factors = RowFactors::new(width);
-                for (i, row) in rows.chunks_exact_mut(width).enumerate() {
-                    let id = ids.values()[first + i] as usize;
-                    let word = &table[id * width..(id + 1) * width];
-                    let place = positions.row(places[first + i]);
-                    for ((y, w), p) in row.iter_mut().zip(word).zip(place) {
-                        *y = w.mul_add(e.scale, *p);
-                    }
-                    drop_out_row(row, &dropout, &mut factors, first + i);
-                }
-            },
-        );
-        let tracked = self.is_free(e.table);
-        let y = self.output([ids.len(), width], y, tracked);
-        let (ids, table, scale) = (ids.clone(), e.table, e.scale);
-        self.record(&y, move |backward, mut dy| {
-            drop_out(&mut dy, width, &dropout);
-            backward.param(table, |gradient, held| scatter(gradient, held, ids.values(), &dy, width, scale));
+        let y = self.output([rows, width], y, self.is_free(e.table));
+        self.record(&y, move |backward, mut dy| match backward.backend() {
+            Backend::Cpu => cpu::backward(backward, &op, &mut dy),
+            Backend::Gpu(gpu) => cuda::backward(gpu, backward, &op, &dy),
         });
         y
     }
 }
 
-/// The row of the position table for each token.
-pub(crate) fn places(segments: &Segments, offset: usize) -> Vec<usize> {
-    segments
-        .ranges()
-        .flat_map(|range| (0..range.len()).map(|place| FIRST_POSITION + offset + place))
-        .collect()
-}
-
-/// dE[id] += scale·dy. Each task owns a range of the vocabulary and adds in token order: no races, fixed sums.
-pub(crate) fn scatter(gradient: &mut [f32], held: bool, ids: &[u32], dy: &[f32], width: usize, scale: f32) {
-    const WORDS_PER_TASK: usize = 512;
-    gradient.par_chunks_mut(WORDS_PER_TASK * width).enumerate().for_each(|(task, words)| {
-        if !held {
-            words.fill(0.0);
-        }
-        let first = (task * WORDS_PER_TASK) as u32;
-        let own = first..first + (words.len() / width) as u32;
-        for (&id, d) in ids.iter().zip(dy.chunks_exact(width)).filter(|(id, _)| own.contains(id)) {
-            let word = &mut words[(id - first) as usize * width..][..width];
-            word.iter_mut().zip(d).for_each(|(g, d)| *g = d.mul_add(scale, *g));
-        }
-    });
-}
-
 #[cfg(test)]
 mod tests {
+    use super::cpu::places;
     use super::*;
     use crate::gradcheck::Check;
 

@@ -1,0 +1,65 @@
+//! The CPU's implementation.
+
+use rayon::prelude::*;
+
+use super::{FIRST_POSITION, Op};
+use crate::cpu::for_rows;
+use crate::ops::decode::Lineage;
+use crate::ops::{RowFactors, drop_out, drop_out_row};
+use crate::params::Params;
+use crate::tape::Backward;
+use crate::{Segments, Tensor};
+
+pub(super) fn forward(params: &Params, op: &Op, positions: &Tensor, after: Option<&Lineage>, y: &mut [f32]) {
+    let (width, places) = (positions.cols(), places(&op.segments, after.map_or(0, Lineage::steps)));
+    let (table, ids) = (params.values(op.table), op.ids.values());
+    for_rows(
+        y,
+        width,
+        #[inline(always)]
+        |first, rows| {
+            let mut factors = RowFactors::new(width);
+            for (i, row) in rows.chunks_exact_mut(width).enumerate() {
+                let id = ids[first + i] as usize;
+                let word = &table[id * width..(id + 1) * width];
+                let place = positions.row(places[first + i]);
+                for ((y, w), p) in row.iter_mut().zip(word).zip(place) {
+                    *y = w.mul_add(op.scale, *p);
+                }
+                drop_out_row(row, &op.dropout, &mut factors, first + i);
+            }
+        },
+    );
+}
+
+pub(super) fn backward(backward: &mut Backward<'_>, op: &Op, dy: &mut [f32]) {
+    let width = backward.params.block(op.table).cols;
+    drop_out(dy, width, &op.dropout);
+    backward.param(op.table, |gradient, held| {
+        scatter(gradient, held, op.ids.values(), dy, width, op.scale);
+    });
+}
+
+/// The row of the position table for each token.
+pub(crate) fn places(segments: &Segments, offset: usize) -> Vec<usize> {
+    segments
+        .ranges()
+        .flat_map(|range| (0..range.len()).map(|place| FIRST_POSITION + offset + place))
+        .collect()
+}
+
+/// dE[id] += scale·dy. Each task owns a range of the vocabulary and adds in token order: no races, fixed sums.
+pub(crate) fn scatter(gradient: &mut [f32], held: bool, ids: &[u32], dy: &[f32], width: usize, scale: f32) {
+    const WORDS_PER_TASK: usize = 512;
+    gradient.par_chunks_mut(WORDS_PER_TASK * width).enumerate().for_each(|(task, words)| {
+        if !held {
+            words.fill(0.0);
+        }
+        let first = (task * WORDS_PER_TASK) as u32;
+        let own = first..first + (words.len() / width) as u32;
+        for (&id, d) in ids.iter().zip(dy.chunks_exact(width)).filter(|(id, _)| own.contains(id)) {
+            let word = &mut words[(id - first) as usize * width..][..width];
+            word.iter_mut().zip(d).for_each(|(g, d)| *g = d.mul_add(scale, *g));
+        }
+    });
+}
