@@ -9,6 +9,7 @@
 //! | [`pool`] | mean over each sentence; causal running mean | boundaries |
 //! | [`batch_norm`] | (x − mean)/√(var + ε)·γ + β over rows | x, column statistics |
 //! | [`mixture`] | gate logits to head weights: w = softmax(l)·M, or one drawn row of M | gates |
+//! | [`sigmoid`] | logits of gates to head weights: w = scale·σ(l) | the weights |
 //! | [`cross_entropy`] | label-smoothed loss of features against a vocabulary, logits never all in memory | gradient of the features |
 //! | `project` | dropout(X·Wᵀ), or dropout(X·W) where one matrix serves both ways | X |
 //! | [`adaptive`] | input and softmax of a vocabulary cut into bands of falling width | rows of each band |
@@ -53,6 +54,7 @@ pub mod mixture;
 pub mod pool;
 pub(crate) mod project;
 pub mod residual_norm;
+pub mod sigmoid;
 
 use crate::rng::Dropout;
 
@@ -79,6 +81,7 @@ rooms! {
     linear: [FILE];
     project: [];
     residual_norm: [FILE];
+    sigmoid: [FILE];
 }
 
 /// Scratch for the dropout factors of one row.
