@@ -1,6 +1,6 @@
-"""Golden numbers of the oracle on three tiny models, for the tests of the engine and of the training loop.
+"""Golden numbers of the oracle on four tiny models, for the tests of the engine and of the training loop.
 
-    python golden.py [--out ../../fixtures/oracle] [--check]
+    python golden.py [CASE ...] [--out ../../fixtures/oracle] [--check]
 
 Everything is computed in float64 from weights that float32 holds exactly; there is no dropout, and batch norm uses the
 statistics of the batch except where a key says `eval`. Two runs on one machine write the same bytes. `--check` also holds
@@ -32,10 +32,11 @@ CASES = {
     "base": Config(width=20, inner=29, heads=4, gated=False, **SHARED),
     "mae7": Config(width=16, inner=23, heads=8, dropped=1, gate_hidden=11, **SHARED),
     "mae6": Config(width=18, inner=19, heads=6, dropped=2, gate_hidden=13, **SHARED),
+    "sigmoid": Config(width=20, inner=17, heads=5, gate="sigmoid", **SHARED),
 }
 # Chosen among a few so that the ten updates do not amplify rounding: with SGD at rate 1.0 on the gates some seeds
 # turn the rounding of float32 into differences of 1e-2 in the logits.
-SEEDS = {"base": 11, "mae7": 12, "mae6": 34}
+SEEDS = {"base": 11, "mae7": 12, "mae6": 34, "sigmoid": 41}
 
 
 class Batch:
@@ -69,6 +70,8 @@ def steps_of(c: Config):
     """(step, mode, which parameters are free)"""
     if not c.gated:
         return [("f", "plain", lambda m: split(m)[1])]
+    if c.gate == "sigmoid":
+        return [("joint", "mix", lambda m: list(m.named_parameters()))]
     return [("g", "mix", lambda m: split(m)[0]), ("f", "sample", lambda m: split(m)[1]),
             ("joint", "mix", lambda m: list(m.named_parameters()))]
 
@@ -88,12 +91,15 @@ def single_steps(start, batch, rng, out, replay):
 
 
 def train(model, batch, rng, out, replay):
-    """Ten updates on one batch: a G step (SGD on the gates), then an F step (Adam as fairseq writes it on the rest)."""
+    """Ten updates on one batch: a G step (SGD on the gates), then an F step (Adam as fairseq writes it on the rest).
+    Sigmoid gates: a joint step, Adam on all."""
     model.train()
-    moments = {n: (torch.zeros_like(p), torch.zeros_like(p)) for n, p in split(model)[1]}
+    joint = model.c.gate == "sigmoid"
+    parts = lambda: ([], list(model.named_parameters())) if joint else split(model)
+    moments = {n: (torch.zeros_like(p), torch.zeros_like(p)) for n, p in parts()[1]}
     g_losses, f_losses = [], []
     for k in range(UPDATES):
-        gate, rest = split(model)
+        gate, rest = parts()
         if gate:
             loss = loss_of(model, batch, "mix")[0] / batch.tokens
             g_losses.append(loss)
@@ -103,7 +109,7 @@ def train(model, batch, rng, out, replay):
                     p -= GATE_LR * grads[name]
         prefix = f"train.draws.{k}."
         choose = again(replay, prefix) if replay else drawn(rng, out, prefix)
-        loss = loss_of(model, batch, "sample" if gate else "plain", choose)[0] / batch.tokens
+        loss = loss_of(model, batch, "sample" if gate else "mix" if joint else "plain", choose)[0] / batch.tokens
         f_losses.append(loss)
         grads = gradients(model, loss, rest)
         b1, b2, t = ADAM["beta1"], ADAM["beta2"], k + 1
@@ -117,7 +123,7 @@ def train(model, batch, rng, out, replay):
                 p -= size * m / (v.sqrt() + ADAM["eps"])
     if g_losses:
         out["train.g_losses"] = torch.stack(g_losses)
-    out["train.f_losses"] = out["losses"] = torch.stack(f_losses)
+    out["train.joint_losses" if joint else "train.f_losses"] = out["losses"] = torch.stack(f_losses)
     with torch.no_grad():
         out["train.end.eval.logits"] = loss_of(model.eval(), batch, "mix" if model.c.gated else "plain")[2]
 
@@ -145,6 +151,10 @@ def metadata(name: str) -> dict[str, str]:
         adam_eps=ADAM["eps"], weight_decay=ADAM["weight_decay"], norm_momentum=0.1, norm_eps=1e-5, seed=SEEDS[name],
         norm="post", share_embeddings="decoder", decoder_gate="causal", cross_gate="query", sampling_unit="row",
         made_by="tools/oracle/golden.py", torch=torch.__version__.split("+")[0])
+    if values["gate"] == "experts":
+        del values["gate"]  # older than the key
+    else:
+        values["gate_input"] = "position"
     return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in values.items()}
 
 
@@ -181,7 +191,7 @@ def check(name, model, batch, out):
     print(f"{name}: gradients against finite differences {worst:.1e}; nearest ReLU corner {min(corner):.1e}")
     assert worst < 1e-8
 
-    if c.gated:
+    if c.gated and c.gate == "experts":
         # 3. Gates are far from uniform, and draws use many experts.
         probe = copy.deepcopy(model).train()
         loss_of(probe, batch, "mix")
@@ -215,22 +225,23 @@ def check(name, model, batch, out):
     groups = {}
     for key, value in out.items():
         if value.dtype.kind == "f":
-            kind = ".".join(p for p in key.split(".") if p in ("g", "f", "joint", "eval", "train", "end", "grad", "stats", "logits", "loss", "nll", "losses", "g_losses", "f_losses"))
+            kind = ".".join(p for p in key.split(".") if p in ("g", "f", "joint", "eval", "train", "end", "grad", "stats", "logits", "loss", "nll", "losses", "g_losses", "f_losses", "joint_losses"))
             groups.setdefault(kind, []).append(np.abs(single[key] - value).max())
     print("  float32 differs by at most: " + ", ".join(f"{k} {max(v):.0e}" for k, v in groups.items() if k != "losses"))
-    if c.gated:
-        print("  g losses " + " ".join(f"{x:.4f}" for x in out["train.g_losses"]))
-    print("  f losses " + " ".join(f"{x:.4f}" for x in out["train.f_losses"]))
+    for kind in "g", "f", "joint":
+        if f"train.{kind}_losses" in out:
+            print(f"  {kind} losses " + " ".join(f"{x:.4f}" for x in out[f"train.{kind}_losses"]))
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ap.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[2] / "fixtures/oracle")
     ap.add_argument("--check", action="store_true", help="check the numbers before writing them")
+    ap.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all of them if none is given")
     a = ap.parse_args()
     torch.set_num_threads(1)
     a.out.mkdir(parents=True, exist_ok=True)
-    for name in CASES:
+    for name in a.cases or CASES:
         model, batch, out = make(name)
         if a.check:
             check(name, model, batch, out)

@@ -19,6 +19,7 @@ recipes![
     "iwslt14-uni-mae6",
     "iwslt14-mae7",
     "iwslt14-mae6",
+    "iwslt14-sigmoid",
     "wmt14-base",
     "wmt14-nobcd",
     "wmt14-uni-mae7",

@@ -94,6 +94,35 @@ fn systems_without_gates_are_told_apart() {
     place(System::BASE).refuse(ANALYZE, &["has no experts", "BASE"]);
 }
 
+/// Gates that weigh heads are no distributions: no entropy is made up for them.
+#[test]
+fn gates_that_weigh_heads_have_weights_and_no_entropy() {
+    let place = place(System::SIGMOID);
+    let done = place.mae(&format!("{ANALYZE} --html page.html"), "");
+    assert!(done.success, "{}", done.err);
+    for part in
+        ["4 heads with a weight each", "entropy and experts in use are not defined", "1.00 ± 0.00", "H3"]
+    {
+        assert!(done.out.contains(part), "{part}: {}", done.out);
+    }
+    assert!(!done.out.contains("NaN") && !done.out.contains("nats ("), "{}", done.out);
+    let page = read(&place, "page.html");
+    assert_self_contained(&page);
+    let analysis = &data_of(&page)["analysis"];
+    assert_eq!((&analysis["gates"], &analysis["experts"]), (&"weights".into(), &0.into()));
+    assert!(analysis["attentions"][0]["entropy"].is_null() && analysis["uniform_entropy"].is_null());
+    place.refuse(&format!("{ANALYZE} --one-expert"), &["--one-expert needs experts", "sigmoid"]);
+    place.write("line", "a d\n");
+    place.refuse(
+        "generate model --source line --expert 0 --device cpu",
+        &["--expert needs a mixture", "sigmoid"],
+    );
+    let done = place.mae("generate model --source line --gates --jsonl --device cpu", "");
+    assert!(done.success, "{}", done.err);
+    let line: Value = serde_json::from_str(&done.out).unwrap();
+    assert_eq!(line["gates"]["encoder.layers.0.self_attn"], serde_json::json!([1.0, 1.0, 1.0, 1.0]));
+}
+
 #[test]
 fn analyses_of_wrong_models_and_data_are_refused() {
     let place = place(System::MAE);

@@ -5,14 +5,20 @@ use mae_data::vocab::PAD;
 use mae_engine::{Params, Result, Rng, Stream};
 use rayon::prelude::*;
 
-/// Fills all parameters.
-pub fn initialise(params: &mut Params, seed: u64) -> Result<()> {
+use crate::system::System;
+
+/// Fills all parameters of a model of this system.
+pub fn initialise(params: &mut Params, system: System, seed: u64) -> Result<()> {
     let named: Vec<(String, Vec<usize>)> =
         params.named().map(|p| (p.name.to_owned(), p.shape.to_vec())).collect();
     for (name, shape) in &named {
         let stream = Rng::new(seed, 0).stream(stream_of(name));
         let fan_in = fan_in(name, shape, &named);
-        params.set(name, &values(name, shape, fan_in, stream))?;
+        let values = match system.starts_neutral(name) {
+            true => vec![0.0; shape.iter().product()],
+            false => values(name, shape, fan_in, stream),
+        };
+        params.set(name, &values)?;
     }
     Ok(())
 }

@@ -10,12 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::attention::AttentionConfig;
 use crate::config::GateReads;
-use crate::gate::{Gate, experts};
+use crate::gate::{Gate, experts, sigmoid};
 use crate::pass::GateValues;
 use crate::{Error, Result};
 
 /// All systems, in the order of messages.
-pub const SYSTEMS: [System; 4] = [System::BASE, System::UNIFORM, System::MAE, System::NOBCD];
+pub const SYSTEMS: [System; 5] = [System::BASE, System::UNIFORM, System::MAE, System::NOBCD, System::SIGMOID];
 
 /// A system: a row of [`SYSTEMS`]. In configurations it is the value of `model.mixture.system`.
 #[derive(Clone, Copy)]
@@ -82,16 +82,28 @@ pub(crate) struct GateKind {
     pub(crate) family: &'static str,
     /// The layer whose zeros make every head weigh 1; `None` for gates without parameters.
     pub(crate) neutral_layer: Option<&'static str>,
+    /// Initial values of that layer.
+    pub(crate) start: Start,
     /// Reports faults of the keys it uses.
     pub(crate) check: fn(&AttentionConfig<'_>, &mut dyn FnMut(bool, String)),
     /// Declares the parameters `<name>.*`.
     pub(crate) declare: fn(&mut ParamsBuilder, name: &str, &AttentionConfig<'_>, &Device) -> Arc<dyn Gate>,
 }
 
+/// How gates start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// With random values in all layers.
+    Random,
+    /// With zeros in the neutral layer: every head weighs 1.
+    Neutral,
+}
+
 /// The paper's gates.
 const NETWORK: GateKind = GateKind {
     family: "experts",
     neutral_layer: Some("fc2"),
+    start: Start::Random,
     check: experts::check_network,
     declare: experts::with_network,
 };
@@ -116,6 +128,7 @@ impl System {
         gate: Some(GateKind {
             family: "experts",
             neutral_layer: None,
+            start: Start::Random,
             check: experts::check,
             declare: experts::even,
         }),
@@ -138,6 +151,9 @@ impl System {
         training: Training::Joint(GateOptimizer::Sgd),
         gate: Some(NETWORK),
     });
+
+    /// Sigmoid head gates: a weight for each head, trained with the rest.
+    pub const SIGMOID: Self = Self(&sigmoid::SYSTEM);
 
     /// Value of `model.mixture.system`.
     pub fn key(self) -> &'static str {
@@ -180,6 +196,13 @@ impl System {
     /// The layer of a gate whose zeros make every head weigh 1, so that a model computes what it did without gates.
     pub fn neutral_layer(self) -> Option<&'static str> {
         self.0.gate.as_ref()?.neutral_layer
+    }
+
+    /// Whether a parameter of this name starts with zeros so that every head weighs 1.
+    pub(crate) fn starts_neutral(self, parameter: &str) -> bool {
+        let neutral = self.gate().filter(|gate| gate.start == Start::Neutral);
+        let layer = neutral.and_then(|gate| gate.neutral_layer);
+        layer.is_some_and(|layer| parameter.contains(&format!(".gate.{layer}.")))
     }
 
     /// Whether gates of the two systems have the same parameters, so that one can take the other's.
@@ -324,6 +347,7 @@ mod tests {
         assert_eq!(named("mae13", 16), ("mae", Some(3)));
         assert_eq!(named("base", 8), ("base", None));
         assert_eq!(named("nobcd", 8), ("nobcd", Some(1)));
+        assert_eq!(named("sigmoid", 8), ("sigmoid", None));
         let error = |name: &str| System::named(name, 8).unwrap_err().to_string();
         assert!(error("mae8").contains("between 1 and 7"));
         assert!(error("mae").contains("as in mae7"));

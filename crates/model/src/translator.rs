@@ -153,7 +153,7 @@ impl Translator {
     /// A model with fairseq's initial values.
     pub fn new(config: &ModelConfig, types: [usize; 2], device: &Device, seed: u64) -> Result<Self> {
         let mut model = Self::zeroed(config, types, device)?;
-        init::initialise(&mut model.params, seed)?;
+        init::initialise(&mut model.params, config.mixture.system, seed)?;
         Ok(model)
     }
 

@@ -8,7 +8,7 @@ use mae_data::{EOS, PackedBatch, Vocab};
 use mae_engine::ops::decode::Room;
 use mae_engine::{Device, Rng, Tape};
 use mae_model::attention::Pass;
-use mae_model::config::{Mixture, System};
+use mae_model::config::{GateReads, Mixture, System};
 use mae_model::folder::{self, ModelFolder, Task};
 use mae_model::lm::{LmBatch, LmFolder};
 use mae_model::{ExpertMode, LanguageModel, LmConfig, ModelConfig, Translator, groups};
@@ -39,6 +39,11 @@ fn new(config: &LmConfig, seed: u64) -> LanguageModel {
     for name in names.iter().filter(|name| name.ends_with("gate.fc2.weight")) {
         let sharper: Vec<f32> = model.params().get(name).unwrap().iter().map(|v| 8.0 * v).collect();
         model.params_mut().set(name, &sharper).unwrap();
+    }
+    for name in names.iter().filter(|name| name.ends_with("gate.proj.weight")) {
+        let draws = Rng::new(seed, 1).stream(name.len() as u32);
+        let values: Vec<f32> = (0..3 * 12).map(|i| draws.normal(i, 0)).collect();
+        model.params_mut().set(name, &values).unwrap();
     }
     model
 }
@@ -110,6 +115,10 @@ fn cached_steps_equal_the_full_pass() {
         mixture: Mixture { dropped_heads: 2, ..tiny(System::NOBCD).mixture },
         ..tiny(System::NOBCD)
     };
+    let by_position = LmConfig {
+        mixture: Mixture { gate_input: GateReads::Position, ..tiny(System::SIGMOID).mixture },
+        ..tiny(System::SIGMOID)
+    };
     for config in [
         tiny(System::BASE),
         tiny(System::UNIFORM),
@@ -118,6 +127,8 @@ fn cached_steps_equal_the_full_pass() {
         two_out,
         plain(tiny(System::MAE)),
         untied(tiny(System::MAE)),
+        tiny(System::SIGMOID),
+        by_position,
     ] {
         let model = new(&config, 2);
         for mode in [ExpertMode::Mix, ExpertMode::Argmax, ExpertMode::Fixed(1)] {

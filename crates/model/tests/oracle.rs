@@ -8,11 +8,16 @@ use mae_data::PackedBatch;
 use mae_engine::optim::{Adam, Moments, StepNumbers, sgd};
 use mae_engine::{Gradients, GroupSet, Rng, Tape};
 use mae_model::attention::Pass;
-use mae_model::config::{Mixture, NormOrder, Sharing, System};
+use mae_model::config::{GateReads, Mixture, NormOrder, Sharing, System};
+use mae_model::system::Training;
 use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator, groups};
 
 fn config_of(golden: &Golden) -> ModelConfig {
-    let gated = golden.metadata["gated"] == "true";
+    let system = match (golden.metadata["gated"].as_str(), golden.metadata.get("gate").map(String::as_str)) {
+        ("true", Some("sigmoid")) => System::SIGMOID,
+        ("true", _) => System::MAE,
+        _ => System::BASE,
+    };
     ModelConfig {
         arch: "golden".into(),
         encoder_layers: golden.number("layers"),
@@ -27,7 +32,11 @@ fn config_of(golden: &Golden) -> ModelConfig {
         share_embeddings: Sharing::Decoder,
         max_positions: 64,
         mixture: Mixture {
-            system: if gated { System::MAE } else { System::BASE },
+            system,
+            gate_input: match golden.metadata.get("gate_input").map(String::as_str) {
+                Some("position") => GateReads::Position,
+                _ => GateReads::Mean,
+            },
             dropped_heads: golden.number("dropped"),
             gate_hidden: golden.number("gate_hidden"),
             gate_dropout: 0.0,
@@ -79,7 +88,11 @@ fn step(
 
 fn check_logits_and_steps(name: &str) {
     let golden = Golden::load(name);
-    let gated = config_of(&golden).mixture.system.is_gated();
+    let kinds: &[&str] = match config_of(&golden).mixture.system.training() {
+        Training::Rest => &["f"],
+        Training::Alternating => &["g", "f", "joint"],
+        Training::Joint(_) => &["joint"],
+    };
     let batch = batch_of(&golden);
     {
         let model = model_of(&golden);
@@ -95,7 +108,7 @@ fn check_logits_and_steps(name: &str) {
         ("f", golden.draws("f.draws."), groups::all_but_gates()),
         ("joint", ExpertMode::Mix, groups::trained()),
     ];
-    for (kind, mode, free) in steps.iter().filter(|(kind, _, _)| gated || *kind == "f") {
+    for (kind, mode, free) in steps.iter().filter(|(kind, _, _)| kinds.contains(kind)) {
         let mut model = model_of(&golden);
         let mut gradients = model.params().gradients();
         let (loss, nll) = step(&mut model, &mut gradients, &batch, mode, *free);
@@ -154,9 +167,13 @@ fn check_ten_updates(name: &str) {
             adam.step(model.params_mut(), &gradients, moments, rate, update as u64 + 1, &numbers);
         }
     }
+    check_end(name, &golden, &model, &batch);
+}
+
+fn check_end(name: &str, golden: &Golden, model: &Translator, batch: &DeviceBatch) {
     let mut tape = Tape::evaluation(model.params());
     let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
-    let features = model.features(&mut pass, &batch);
+    let features = model.features(&mut pass, batch);
     let logits = model.logits(&mut tape, &features).to_host();
     assert_close(
         &format!("{name}: logits after ten updates"),
@@ -164,6 +181,29 @@ fn check_ten_updates(name: &str) {
         golden.get("train.end.eval.logits"),
         place().trained,
     );
+}
+
+/// Ten joint steps, one optimiser for gates and the rest.
+fn check_ten_joint_updates(name: &str) {
+    let golden = Golden::load(name);
+    let batch = batch_of(&golden);
+    let mut model = model_of(&golden);
+    let mut gradients = model.params().gradients();
+    let adam = Adam { beta1: 0.9, beta2: 0.98, epsilon: 1e-8, weight_decay: golden.number("weight_decay") };
+    let groups = [groups::GATE, groups::ATTENTION_OUTPUT, groups::REST];
+    let mut moments = groups.map(|group| Moments::new(model.params(), group));
+    let numbers = StepNumbers::new(&place().device);
+    for update in 0..10 {
+        let free = mae_model::groups::trained();
+        let (loss, _) = step(&mut model, &mut gradients, &batch, &ExpertMode::Mix, free);
+        let (got, want) = (loss / batch.target.len() as f64, golden.get("train.joint_losses")[update]);
+        assert!((got - want).abs() < place().mean_loss, "{name}: joint loss {update}: {got} {want}");
+        for moments in &mut moments {
+            let (rate, number) = (golden.number("lr"), update as u64 + 1);
+            adam.step(model.params_mut(), &gradients, moments, rate, number, &numbers);
+        }
+    }
+    check_end(name, &golden, &model, &batch);
 }
 
 #[test]
@@ -182,6 +222,12 @@ fn mae6_agrees_with_the_oracle() {
 }
 
 #[test]
+fn sigmoid_agrees_with_the_oracle() {
+    check_logits_and_steps("sigmoid");
+}
+
+#[test]
 fn ten_training_losses_agree_with_the_oracle() {
+    check_ten_joint_updates("sigmoid");
     ["base", "mae7", "mae6"].into_iter().for_each(check_ten_updates);
 }

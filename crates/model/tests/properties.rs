@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use mae_data::{EOS, PackedBatch};
 use mae_engine::{Device, Gradients, GroupSet, Ids, Rng, Tape};
 use mae_model::attention::Pass;
-use mae_model::config::{CrossGate, DecoderGate, Mixture, NormOrder, SamplingUnit, Sharing, System};
+use mae_model::config::{
+    CrossGate, DecoderGate, GateReads, Mixture, NormOrder, SamplingUnit, Sharing, System,
+};
 use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator, groups};
 
 const TYPES: [usize; 2] = [19, 17];
@@ -18,6 +20,26 @@ fn tiny(system: System) -> ModelConfig {
     (config.encoder_attention_heads, config.max_positions, config.dropout) = (3, 40, 0.0);
     config.mixture = Mixture { system, gate_hidden: 5, gate_dropout: 0.0, ..Mixture::default() };
     config
+}
+
+/// The same with gates that read each position by itself.
+fn by_position(system: System) -> ModelConfig {
+    let mut config = tiny(system);
+    config.mixture.gate_input = GateReads::Position;
+    config
+}
+
+/// Gives sigmoid gates, which start by weighing every head 1, opinions of their own.
+fn open_gates(model: &mut Translator) {
+    if model.config().mixture.system == System::SIGMOID {
+        // A seed that leaves no ReLU of these models close to its corner, where differences would tell nothing.
+        let draws = Rng::new(18, 0).stream(0);
+        let stir = |values: &mut [f32]| {
+            values.iter_mut().enumerate().for_each(|(i, value)| *value = 0.5 * draws.normal(i as u32, 0));
+        };
+        change(model, "gate.proj.weight", stir);
+        change(model, "gate.proj.bias", stir);
+    }
 }
 
 fn new(config: &ModelConfig, seed: u64) -> Translator {
@@ -183,6 +205,21 @@ fn one_expert_is_a_model_without_its_heads() {
     }
 }
 
+/// Sigmoid gates start where plain attention is, whatever they read, and leave it when they learn.
+#[test]
+fn sigmoid_gates_start_as_base() {
+    let base = logits(&new(&tiny(System::BASE), 1), &batch(&LENGTHS), &ExpertMode::Mix);
+    for config in [tiny(System::SIGMOID), by_position(System::SIGMOID)] {
+        let mut model = new(&config, 1);
+        // 6 attentions, a weight and a bias for each of 3 heads.
+        assert_eq!(model.size(), new(&tiny(System::BASE), 1).size() + 6 * 3 * (12 + 1));
+        assert_close("at the start", &logits(&model, &batch(&LENGTHS), &ExpertMode::Mix), &base, 1e-6);
+        open_gates(&mut model);
+        let opened = logits(&model, &batch(&LENGTHS), &ExpertMode::Mix);
+        assert!(differ_by(&opened[0], &base[0]) > 1e-2);
+    }
+}
+
 #[test]
 fn packing_order_changes_nothing() {
     let mut configs = vec![tiny(System::BASE), tiny(System::UNIFORM), tiny(System::MAE)];
@@ -195,8 +232,10 @@ fn packing_order_changes_nothing() {
     other_gates.mixture.decoder_gate = DecoderGate::Whole;
     other_gates.mixture.cross_gate = CrossGate::Source;
     configs.push(other_gates);
+    configs.extend([tiny(System::SIGMOID), by_position(System::SIGMOID), by_position(System::MAE)]);
     for config in configs {
-        let model = new(&config, 3);
+        let mut model = new(&config, 3);
+        open_gates(&mut model);
         let together = logits(&model, &batch(&LENGTHS), &ExpertMode::Mix);
         let order = [2, 0, 3, 1];
         let permuted = logits(&model, &batch(&order.map(|i| LENGTHS[i])), &ExpertMode::Mix);
@@ -245,8 +284,17 @@ fn a_step_touches_its_own_gradients_only() {
 /// The largest entries of every parameter's gradient against central differences of the loss.
 #[test]
 fn pre_norm_gradients_match_finite_differences() {
-    for system in [System::BASE, System::MAE] {
-        let mut model = new(&ModelConfig { norm: NormOrder::Pre, ..tiny(system) }, 6);
+    let configs = [
+        tiny(System::BASE),
+        tiny(System::MAE),
+        tiny(System::SIGMOID),
+        by_position(System::SIGMOID),
+        by_position(System::MAE),
+    ];
+    for config in configs {
+        let mixture = config.mixture.clone();
+        let mut model = new(&ModelConfig { norm: NormOrder::Pre, ..config }, 6);
+        open_gates(&mut model);
         let mut gradients = model.params().gradients();
         pass(&model, &mut gradients, &LENGTHS, &ExpertMode::Mix, groups::trained());
         let trained = |p: &mae_engine::params::Named<'_>| groups::trained().contains(p.group);
@@ -268,7 +316,7 @@ fn pre_norm_gradients_match_finite_differences() {
             model.params_mut().set(name, &original).unwrap();
             assert!(
                 (got - want).abs() < 0.02 * want.abs() + 1e-3,
-                "d{name}[{at}] is {got}, differences give {want}"
+                "{mixture:?}: d{name}[{at}] is {got}, differences give {want}"
             );
         }
     }

@@ -49,6 +49,10 @@ impl TensorBoard {
                     vec![("loss", valid.loss), ("nll_loss", valid.nll_loss), ("ppl", valid.ppl)];
                 scalars.extend(valid.bleu.map(|bleu| ("bleu", bleu)));
                 scalars.extend(valid.gate_entropy.map(|entropy| ("gate_entropy", entropy)));
+                if let Some(weights) = valid.head_weights {
+                    scalars.push(("head_weights_mean", weights.mean));
+                    scalars.push(("head_weights_deviation", weights.deviation));
+                }
                 self.valid.scalars(valid.num_updates, &scalars)
             }
             _ => Ok(()),

@@ -20,6 +20,15 @@ pub trait Validator<M = Translator> {
     fn bleu(&mut self, model: &M) -> std::result::Result<f64, ValidatorError>;
 }
 
+/// Weights of heads over rows, heads and attentions; 1 is plain attention.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct HeadWeights {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+}
+
 /// One validation. Losses are in bits per target token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Validation {
@@ -43,6 +52,9 @@ pub struct Validation {
     pub bleu: Option<f64>,
     /// Mean entropy of all gates, in nats, where gates are over experts.
     pub gate_entropy: Option<f64>,
+    /// Weights that gates give to heads, where gates weigh heads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_weights: Option<HeadWeights>,
     /// The best value of the checkpoint metric so far.
     pub best: f64,
     /// Whether it was reached just now.
@@ -64,7 +76,7 @@ pub fn development_loss<M: Model>(model: &M, data: &dyn Corpus, config: &TrainCo
     };
     let sampler = BatchSampler::new(&lengths, options)?;
     let (mut loss, mut nll, mut tokens) = (0.0, 0.0, 0);
-    let mut entropy = EntropyMean::default();
+    let (mut entropy, mut weights) = (EntropyMean::default(), WeightMean::default());
     for ids in sampler.ordered(Order::Given) {
         let packed = data.pack(&ids);
         let batch = model.upload(&packed);
@@ -75,7 +87,12 @@ pub fn development_loss<M: Model>(model: &M, data: &dyn Corpus, config: &TrainCo
         loss += sums.smoothed();
         nll += sums.nll();
         tokens += packed.tgt_tokens();
-        probe.gates.iter().for_each(|record| entropy.add(record));
+        for record in &probe.gates {
+            match record.values {
+                GateValues::Probabilities => entropy.add(record),
+                GateValues::Weights => weights.add(record),
+            }
+        }
     }
     if tokens == 0 {
         return Err(Error::Config(vec![
@@ -92,6 +109,7 @@ pub fn development_loss<M: Model>(model: &M, data: &dyn Corpus, config: &TrainCo
         sentences: sampler.sentences() as u64,
         skipped: sampler.skipped().count,
         gate_entropy: entropy.mean(),
+        head_weights: weights.found(),
         ..Validation::default()
     })
 }
@@ -105,9 +123,6 @@ struct EntropyMean {
 
 impl EntropyMean {
     fn add(&mut self, record: &GateRecord) {
-        if record.values == GateValues::Weights {
-            return;
-        }
         let slot = self.sums.entry(record.name.clone()).or_default();
         for gate in record.gates.to_host().chunks_exact(record.gates.cols()) {
             slot.0 += entropy(gate);
@@ -118,6 +133,32 @@ impl EntropyMean {
     fn mean(&self) -> Option<f64> {
         let means: Vec<f64> = self.sums.values().map(|(sum, rows)| sum / *rows as f64).collect();
         (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
+    }
+}
+
+/// Mean and deviation of the head weights of all rows and attentions.
+#[derive(Default)]
+struct WeightMean {
+    count: usize,
+    sum: f64,
+    squares: f64,
+}
+
+impl WeightMean {
+    fn add(&mut self, record: &GateRecord) {
+        for weight in record.gates.to_host() {
+            // Around 1, where weights are, squares cancel least.
+            let distance = f64::from(weight) - 1.0;
+            self.count += 1;
+            self.sum += distance;
+            self.squares += distance * distance;
+        }
+    }
+
+    fn found(&self) -> Option<HeadWeights> {
+        let (count, mean) = (self.count as f64, self.sum / self.count as f64);
+        let variance = (self.squares / count - mean * mean).max(0.0);
+        (self.count > 0).then(|| HeadWeights { mean: 1.0 + mean, deviation: variance.sqrt() })
     }
 }
 

@@ -12,7 +12,7 @@ use mae_model::experts::Experts;
 use mae_model::folder::{self, ModelFolder, Task};
 use mae_train::TrainConfig;
 use mae_train::finetune::dictionary_fault;
-use mae_train::validate::development_loss;
+use mae_train::validate::{HeadWeights, development_loss};
 use serde::Serialize;
 
 use crate::device::DeviceArgs;
@@ -84,6 +84,8 @@ struct Report<'a> {
     ppl: f64,
     /// In nats.
     gate_entropy: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head_weights: Option<HeadWeights>,
     bleu: Option<f64>,
 }
 
@@ -122,6 +124,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             nll_loss: found.nll_loss,
             ppl: found.ppl,
             gate_entropy: found.gate_entropy,
+            head_weights: found.head_weights,
             bleu: bleu.transpose()?,
         };
         if args.json {
@@ -176,6 +179,11 @@ fn print(report: &Report<'_>, args: &Args, experts: Option<Experts>) {
         let experts = experts.count();
         let most = (experts as f64).ln();
         println!("  gate entropy {entropy:.3} nats (without favourites: ln {experts} = {most:.3})");
+    }
+    if let Some(HeadWeights { mean, deviation }) = report.head_weights {
+        println!(
+            "  head weights {mean:.3} ± {deviation:.3} (plain attention: 1; entropy is not defined for weights)"
+        );
     }
     if let Some(bleu) = report.bleu {
         println!("  BLEU {bleu:.2} (beam {}, whitespace tokens, BPE pieces joined)", args.beam);

@@ -112,6 +112,9 @@ impl<'a> Display<'a> {
                 if let Some(entropy) = valid.gate_entropy {
                     text.push_str(&format!(", gate entropy {entropy:.3} nats"));
                 }
+                if let Some(weights) = valid.head_weights {
+                    text.push_str(&format!(", head weights {:.3} ± {:.3}", weights.mean, weights.deviation));
+                }
                 if valid.is_best {
                     text.push_str(&format!(" (best so far, saved in {})", self.folder.display()));
                 }

@@ -5,7 +5,7 @@
 //! | choice | room | now |
 //! |---|---|---|
 //! | what the gate reads | [`input`] | mean of a sentence, running mean, mean of the source, the position itself |
-//! | how weights come from it | [`experts`] | softmax over experts times M, or one drawn expert |
+//! | how weights come from it | [`experts`], [`sigmoid`] | softmax over experts times M, or one drawn expert; a sigmoid for each head |
 //!
 //! A new gate is a type that implements [`Gate`], in a file of its own, and a row of [`crate::system`]'s table. A gate may
 //! have parameters (in the group [`GATE`](crate::groups::GATE)) or none, read its input or not, and draw random numbers
@@ -14,6 +14,7 @@
 
 pub mod experts;
 pub mod input;
+pub mod sigmoid;
 
 use std::fmt::Debug;
 use std::sync::Arc;

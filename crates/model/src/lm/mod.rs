@@ -126,7 +126,7 @@ impl LanguageModel {
     /// A model with fairseq's initial values.
     pub fn new(config: &LmConfig, types: usize, device: &Device, seed: u64) -> Result<Self> {
         let mut model = Self::zeroed(config, types, device)?;
-        init::initialise(&mut model.params, seed)?;
+        init::initialise(&mut model.params, config.mixture.system, seed)?;
         Ok(model)
     }
 

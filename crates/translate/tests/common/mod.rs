@@ -6,7 +6,7 @@ pub mod slow;
 use mae_data::{EOS, MemoryDataset, PAD, PackedBatch};
 use mae_engine::{Device, Rng, Tape};
 use mae_model::attention::Pass;
-use mae_model::config::{CrossGate, DecoderGate, Mixture, NormOrder, Sharing, System};
+use mae_model::config::{CrossGate, DecoderGate, GateReads, Mixture, NormOrder, Sharing, System};
 use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator};
 
 /// Types of the source and target vocabulary: few, so that beams meet the end mark early.
@@ -43,6 +43,7 @@ pub fn model(config: &ModelConfig, seed: u64) -> Translator {
         for (j, value) in values.iter_mut().enumerate() {
             match name {
                 name if name.ends_with("fc2.weight") => *value *= 6.0,
+                name if name.contains("gate.proj.") => *value += stream.normal(j as u32, 0),
                 name if name.ends_with("running_mean") => *value += 0.3 * stream.normal(j as u32, 0),
                 name if name.ends_with("running_var") => *value += stream.uniform(j as u32, 0),
                 _ => {}
@@ -93,6 +94,12 @@ pub fn systems() -> Vec<(&'static str, ModelConfig)> {
                 c.mixture.dropped_heads = 2;
                 c.share_embeddings = Sharing::None;
             })
+        }),
+        ("mae by position", with(System::MAE, |c| c.mixture.gate_input = GateReads::Position)),
+        ("sigmoid, means", config(System::SIGMOID)),
+        ("sigmoid by position", with(System::SIGMOID, |c| c.mixture.gate_input = GateReads::Position)),
+        ("sigmoid, cross gates read the source", {
+            with(System::SIGMOID, |c| c.mixture.cross_gate = CrossGate::Source)
         }),
     ]
 }

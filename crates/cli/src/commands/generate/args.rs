@@ -185,8 +185,8 @@ pub struct OutputArgs {
     /// probabilities (with --score-reference: id, tokens, logprobs, sum)
     #[arg(long)]
     jsonl: bool,
-    /// In the JSON also the gates: for each attention by name the probabilities of its experts, of the decoder's a list per
-    /// target token
+    /// In the JSON also the gates: for each attention by name the probabilities of its experts (sigmoid gates: the weights
+    /// of its heads), of the decoder's a list per target token
     #[arg(long, requires = "jsonl")]
     pub gates: bool,
 }
