@@ -10,6 +10,15 @@ pub enum Error {
     /// From translating.
     #[error(transparent)]
     Translate(#[from] mae_translate::Error),
+    /// From counting BLEU.
+    #[error(transparent)]
+    Bleu(#[from] crate::bleu::BleuError),
+    /// From counting a metric.
+    #[error(transparent)]
+    NoReference(#[from] crate::metric::NoReference),
+    /// From a significance test.
+    #[error(transparent)]
+    Significance(#[from] crate::significance::SignificanceError),
     /// From the model.
     #[error(transparent)]
     Model(#[from] mae_model::Error),

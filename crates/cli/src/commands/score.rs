@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, alias = "ignore-case")]
     lowercase: bool,
     /// Smoothing of zero precisions: exp, none, floor, floor:VALUE, add-k or add-k:VALUE.
-    #[arg(long, value_name = "HOW", default_value = "exp", value_parser = smoothing)]
+    #[arg(long, value_name = "HOW", default_value = "exp")]
     smooth: Smoothing,
     /// Tokenised BLEU: print the line of multi-bleu.perl of Moses (tokens separated by blanks, no smoothing).
     #[arg(long, group = "tokenised", visible_alias = "tokenized", conflicts_with_all = ["tok", "smooth", "fairseq", "metrics"])]
@@ -81,17 +81,6 @@ pub struct Args {
     /// Print one JSON object, or an array of them for several metrics.
     #[arg(long)]
     json: bool,
-}
-
-/// A smoothing whose value makes sense.
-fn smoothing(text: &str) -> Result<Smoothing, String> {
-    let smoothing = text.parse().map_err(|e: mae_eval::bleu::BleuError| e.to_string())?;
-    match smoothing {
-        Smoothing::Floor(value) | Smoothing::AddK(value) if !(value.is_finite() && value >= 0.0) => {
-            Err(format!("the value {value} must be a number of at least 0"))
-        }
-        _ => Ok(smoothing),
-    }
 }
 
 impl Args {
@@ -172,12 +161,6 @@ fn exact_line(exact: ExactMatch) -> String {
     format!("exact match = {percent:.2}% ({} of {} lines)", exact.equal, exact.lines)
 }
 
-/// Whether a line equals one of its references but for blanks at the ends.
-fn exact_match(hypothesis: &str, references: &[String]) -> ExactMatch {
-    let equal = references.iter().any(|reference| reference.trim() == hypothesis.trim());
-    ExactMatch { equal: equal.into(), lines: 1 }
-}
-
 /// Reads all files side by side.
 fn count(args: &Args) -> anyhow::Result<(BleuStats, ExactMatch)> {
     let mut files = SideBySide::open(args.sys.iter().chain(&args.refs))?;
@@ -186,7 +169,7 @@ fn count(args: &Args) -> anyhow::Result<(BleuStats, ExactMatch)> {
     while let Some(lines) = files.next()? {
         let (hypothesis, references) = (&lines[0], &lines[1..]);
         stats.add(hypothesis, references)?;
-        exact.merge(exact_match(hypothesis, references));
+        exact.add(hypothesis, references);
     }
     if stats.segments() == 0 {
         bail!("there is nothing to score: {} has no lines", args.sys[0].display());

@@ -2,26 +2,21 @@
 
 use serde::Serialize;
 
-/// Counts the lines that equal their reference, one line at a time.
+/// Counts the lines that equal a reference, one line at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ExactMatch {
-    /// Lines that equal their reference.
+    /// Lines that equal a reference.
     pub equal: u64,
     /// All lines.
     pub lines: u64,
 }
 
 impl ExactMatch {
-    /// Counts one line; white space at either end does not matter.
-    pub fn add(&mut self, hypothesis: &str, reference: &str) {
-        self.equal += u64::from(hypothesis.trim() == reference.trim());
+    /// Counts one line, which may equal any of its references; white space at either end does not matter.
+    pub fn add<R: AsRef<str>>(&mut self, hypothesis: &str, references: &[R]) {
+        let is_equal = |reference: &R| reference.as_ref().trim() == hypothesis.trim();
+        self.equal += u64::from(references.iter().any(is_equal));
         self.lines += 1;
-    }
-
-    /// Adds the counts of another part of the corpus.
-    pub fn merge(&mut self, other: Self) {
-        self.equal += other.equal;
-        self.lines += other.lines;
     }
 
     /// The share of equal lines, 0 to 1; 0 before the first line.
@@ -35,7 +30,7 @@ impl ExactMatch {
 pub fn exact_match<H: AsRef<str>, R: AsRef<str>>(pairs: impl IntoIterator<Item = (H, R)>) -> f64 {
     let mut matches = ExactMatch::default();
     for (hypothesis, reference) in pairs {
-        matches.add(hypothesis.as_ref(), reference.as_ref());
+        matches.add(hypothesis.as_ref(), &[reference]);
     }
     matches.share()
 }

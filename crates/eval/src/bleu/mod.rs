@@ -60,6 +60,9 @@ pub enum BleuError {
     /// The name of a smoothing is not known, or its value is not a number.
     #[error("unknown smoothing {0:?}; known are exp, none, floor, floor:VALUE, add-k and add-k:VALUE")]
     UnknownSmoothing(String),
+    /// The value of a smoothing is negative or not finite.
+    #[error("the value {0} of a smoothing must be a number of at least 0")]
+    SmoothingValue(String),
 }
 
 /// The settings a BLEU score depends on.

@@ -45,6 +45,9 @@ impl FromStr for Smoothing {
             Some((name, value)) => (name, Some(value.parse::<f64>().map_err(|_| unknown())?)),
             None => (text, None),
         };
+        if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
+            return Err(BleuError::SmoothingValue(value.to_string()));
+        }
         match (name, value) {
             ("exp", None) => Ok(Self::Exp),
             ("none", None) => Ok(Self::None),

@@ -175,7 +175,8 @@ fn names_parse_and_display() {
 fn exact_matches_are_shared_out() {
     assert_eq!(exact_match([("a b", "a b"), ("a", "b"), ("c ", "c"), ("", "")]), 0.75);
     assert_eq!(exact_match(Vec::<(&str, &str)>::new()), 0.0);
-    let mut one = ExactMatch { equal: 1, lines: 2 };
-    one.merge(ExactMatch { equal: 2, lines: 2 });
-    assert_eq!(one.share(), 0.75);
+    let mut several = ExactMatch::default();
+    several.add("a b", &["a", " a b"]);
+    several.add("c", &["a", "b"]);
+    assert_eq!(several, ExactMatch { equal: 1, lines: 2 });
 }

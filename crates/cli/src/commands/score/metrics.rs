@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::input::SideBySide;
-use super::{Args, bleu_object, exact_line, exact_match, exact_object};
+use super::{Args, bleu_object, exact_line, exact_object};
 
 /// A metric by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -141,7 +141,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if args.exact {
         let mut exact = ExactMatch::default();
-        segments.iter().for_each(|lines| exact.merge(exact_match(&lines[0], &lines[1..])));
+        segments.iter().for_each(|lines| exact.add(&lines[0], &lines[1..]));
         texts.push(exact_line(exact));
         match objects.as_mut_slice() {
             [one] => one["exact"] = exact_object(exact),
