@@ -161,7 +161,7 @@ fn models_and_data_of_the_other_kind_are_refused() {
         ),
         (
             &["train", "bin", "--recipe", "wikitext2-mae7"],
-            &["adaptive_softmax_cutoff = [4000, 12000]", "--adaptive-softmax-cutoff 2,8", "cutoff=[]"],
+            &["adaptive_softmax_cutoff = [4000, 12000]", "[2, 8] for example", "none, []"],
         ),
         (&["train", "bin", "--recipe", "lm.toml", "--tokens-per-sample", "30"], &["model.max_positions"]),
         (

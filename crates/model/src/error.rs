@@ -34,6 +34,17 @@ pub enum Error {
         /// Heads of each attention.
         heads: usize,
     },
+    /// All embeddings are shared, and the two sides have different dictionaries.
+    #[error(
+        "share_embeddings = \"all\" needs one dictionary for both sides; the two differ ({source_types} source and \
+         {target_types} target types)"
+    )]
+    TwoDictionaries {
+        /// Types of the source dictionary.
+        source_types: usize,
+        /// Types of the target dictionary.
+        target_types: usize,
+    },
     /// A configuration file does not say what it should.
     #[error("{path}: {message}")]
     Parse {

@@ -154,9 +154,7 @@ fn mention_dictionaries(mut error: Error, source: &Vocab, target: &Vocab) -> Err
 /// One embedding for both sides means one dictionary for both sides.
 pub fn check_sharing(config: &ModelConfig, source: &Vocab, target: &Vocab) -> Result<()> {
     if config.share_embeddings == Sharing::All && source != target {
-        let fault = "share_embeddings = \"all\" needs one dictionary for both sides (preprocess --joined-dictionary); \
-                     the two differ";
-        return Err(Error::Config(vec![fault.into()]));
+        return Err(Error::TwoDictionaries { source_types: source.len(), target_types: target.len() });
     }
     Ok(())
 }
@@ -205,7 +203,9 @@ fn where_models_are(folder: &Path) -> String {
     let inside = ["checkpoint_best", "checkpoint_last", "average"].map(|name| folder.join(name));
     match inside.iter().find(|inside| inside.join(CONFIG).is_file()) {
         Some(inside) => format!("It is the folder of a run; a model in it is {}", inside.display()),
-        None => "`mae train` writes such folders (SAVE_DIR/checkpoint_best, SAVE_DIR/checkpoint_last)".into(),
+        None => {
+            "Training writes such folders, checkpoint_best and checkpoint_last, into its save folder".into()
+        }
     }
 }
 

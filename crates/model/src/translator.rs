@@ -115,12 +115,7 @@ impl Translator {
         let [source_types, target_types] = types;
         let width = config.encoder_embed_dim;
         if config.share_embeddings == Sharing::All && source_types != target_types {
-            let fault = format!(
-                "share_embeddings = \"all\" with {source_types} source and {target_types} target types"
-            );
-            return Err(Error::Config(vec![format!(
-                "{fault}: one dictionary is needed (preprocess --joined-dictionary)"
-            )]));
+            return Err(Error::TwoDictionaries { source_types, target_types });
         }
         let mut params = ParamsBuilder::default();
         let source_embedding =

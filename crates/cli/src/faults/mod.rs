@@ -7,6 +7,7 @@ mod origin;
 use std::error::Error;
 
 use clap::{ArgMatches, Command};
+use mae_data::Setting;
 use mae_engine::Numbers;
 
 use flags::flag;
@@ -50,7 +51,10 @@ fn advice(error: &(dyn Error + 'static), command: &Command) -> Option<String> {
         Origin::Engine(mae_engine::Error::SharedMemory { numbers: Numbers::F32, .. }) => {
             Some("; --precision bf16 needs half of it".into())
         }
-        Origin::Engine(_) => None,
+        Origin::Model(mae_model::Error::TwoDictionaries { .. }) => {
+            flag(Setting::JoinedDictionary, command).map(|flag| format!(" ({flag})"))
+        }
+        Origin::Engine(_) | Origin::Model(_) => None,
     }
 }
 

@@ -1,13 +1,15 @@
-//! The library that an error comes from: most crates pass errors of those below them on.
+//! The library that an error comes from: crates pass errors of those below them on.
 
 use std::error::Error;
 
-/// An error of one of the libraries at the bottom.
+/// An error that no other library has passed on.
 pub(super) enum Origin<'a> {
     /// Of the data.
     Data(&'a mae_data::Error),
     /// Of a device.
     Engine(&'a mae_engine::Error),
+    /// Of a model.
+    Model(&'a mae_model::Error),
 }
 
 impl<'a> Origin<'a> {
@@ -19,7 +21,12 @@ impl<'a> Origin<'a> {
         if let Some(error) = error.downcast_ref() {
             return Some(Self::Engine(error));
         }
-        Self::of(model(error).or_else(|| train(error)).or_else(|| translate(error)).or_else(|| eval(error))?)
+        let passed =
+            model(error).or_else(|| train(error)).or_else(|| translate(error)).or_else(|| eval(error));
+        match passed {
+            Some(passed) => Self::of(passed),
+            None => error.downcast_ref().map(Self::Model),
+        }
     }
 }
 

@@ -187,8 +187,7 @@ impl LmConfig {
         match self.adaptive_softmax_cutoff.last() {
             Some(&last) if last >= types => Err(Error::Config(vec![format!(
                 "adaptive_softmax_cutoff = {:?} with a dictionary of {types} types: cutoffs must be below that; give \
-                 smaller ones (--adaptive-softmax-cutoff {},{}), or none for a plain softmax (--set \
-                 model.adaptive_softmax_cutoff=[])",
+                 smaller ones, [{}, {}] for example, or none, [], for a plain softmax",
                 self.adaptive_softmax_cutoff,
                 types / 6,
                 types / 2
