@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Libraries that are looked at.
-const LIBRARIES: [&str; 3] = ["data", "eval", "translate"];
+const LIBRARIES: [&str; 5] = ["data", "eval", "study", "train", "translate"];
 
 /// Flags of another program: of NVRTC, the compiler of the CUDA kernels.
 const OTHERS: [&str; 2] = ["--gpu-architecture=", "--std=c++17"];

@@ -103,7 +103,7 @@ fn killed_runs_resume_bit_for_bit() {
             assert!(String::from_utf8_lossy(&output.stderr).contains("stopped and saved"), "{output:?}");
         }
         let went_on = run(folder);
-        assert!(went_on.succeeded().contains(&format!("goes on from {folder}/checkpoint_last")), "{signal}");
+        assert!(went_on.succeeded().contains(&format!("resumes from {folder}/checkpoint_last")), "{signal}");
         assert!(went_on.stdout.contains("finished after 150 updates"), "{}", went_on.stdout);
         assert_eq!(losses(&sandbox, folder), losses(&sandbox, "whole"), "{signal}");
         assert!(

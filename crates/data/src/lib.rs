@@ -19,6 +19,7 @@
 //! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for English and German |
 //! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
 //! | [`mod@prepare`] | a corpus as it was downloaded to splits, codes and a binarised folder |
+//! | [`grammar`] | a made-up corpus: English numbers, dates and prices with their German translations |
 //! | [`error`], [`options`] | faults, with the place and the remedy; those of options name the options |
 
 #![deny(unsafe_code)]
@@ -32,6 +33,7 @@ pub mod error;
 pub mod files;
 mod fingerprint;
 mod frozen;
+pub mod grammar;
 pub mod lines;
 mod mersenne;
 pub mod moses;

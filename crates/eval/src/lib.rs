@@ -9,7 +9,6 @@
 //! | [`metric`] | BLEU, chrF or TER behind one face: rows of statistics that add up, scores, signatures |
 //! | [`significance`] | confidence intervals and paired tests of translations and texts, with numpy's random numbers |
 //! | [`perplexity`] | a language model on a text: log-probabilities with context, perplexities over several units |
-//! | [`translate`] | names of `mae_translate` for sets of sources |
 //! | [`validator`] | BLEU of the development set while training |
 //! | [`analysis`] | the paper's studies of a trained mixture |
 //! | `text`, `unicode`, `precision` | helpers of the metrics: white space, classes of characters, numpy's rounding |
@@ -29,7 +28,6 @@ mod precision;
 pub mod significance;
 pub mod ter;
 mod text;
-pub mod translate;
 mod unicode;
 pub mod validator;
 

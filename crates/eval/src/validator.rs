@@ -36,6 +36,15 @@ impl<'a> BleuValidator<'a> {
     }
 }
 
+/// Makes a validator for a training run.
+pub fn bleu<'a>(
+    data: &'a ParallelDataset,
+    codes: Option<&'a Segmentation>,
+    beam: usize,
+) -> Box<dyn Validator + 'a> {
+    Box::new(BleuValidator::new(data, codes, beam))
+}
+
 impl Validator for BleuValidator<'_> {
     fn bleu(&mut self, model: &Translator) -> std::result::Result<f64, ValidatorError> {
         Ok(self.bleu_with(model, &ExpertMode::Mix)?)

@@ -1,14 +1,15 @@
-//! What is known about an update whose loss or gradient was not a number.
+//! Report about an update whose loss or gradient was not finite.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::learner::Counters;
 
 /// An update that failed. It changed no parameter, and neither did any update after it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// The update, from 1.
     pub update: u64,
@@ -17,19 +18,19 @@ pub struct Diagnosis {
     /// The first and the last batch of the update, counted from 1 in the epoch.
     pub batches: [u64; 2],
     /// F, G or joint step.
-    pub step: &'static str,
+    pub step: Cow<'static, str>,
     /// Loss or gradient norm.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// Its value: JSON has no number for it.
     pub value: String,
     /// Loss of the update before, in bits per target token.
     pub last_loss: Option<f64>,
-    /// What its batches hold.
+    /// Name of the items in its batches, as in `sentences`.
     #[serde(skip)]
-    pub samples: &'static str,
+    pub samples: Cow<'static, str>,
     /// The sentences or blocks: their numbers in the training set, from 0.
     pub sentences: Vec<u32>,
-    /// Where the counters stood before it.
+    /// Counters before it.
     #[serde(skip)]
     pub before: Counters,
     /// The checkpoint of what was there before it.

@@ -1,38 +1,52 @@
-//! What can go wrong in training.
+//! Errors of training.
+//!
+//! Faults carry keys, values and paths. A program that has flags for them names the flags itself.
 
 use std::path::PathBuf;
 
 use crate::diagnosis::Diagnosis;
+use crate::dictionaries::DictionaryMismatch;
+use crate::finetune::FinetuneFault;
+use crate::history::HistoryError;
+use crate::keys::KeyDifference;
 use crate::memory;
+use crate::recipe::RecipeError;
+use crate::validate::ValidatorError;
 
 /// Shorthand for a result with the trainer's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A training error; the text says what, where and what to do.
+/// A training error; the text says what is wrong, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The configuration is not valid; all faults, one per line.
     #[error("the configuration is not valid:\n  {}", .0.join("\n  "))]
     Config(Vec<String>),
+    /// A recipe cannot be used.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    /// A run's folder cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
     /// A checkpoint cannot be used.
-    #[error("{path}: {message}")]
+    #[error("{path}: {fault}")]
     Checkpoint {
         /// The folder or file.
         path: PathBuf,
-        /// What is wrong with it.
-        message: String,
+        /// The fault.
+        fault: CheckpointFault,
     },
-    /// The loss or the gradient is not a number any more.
+    /// The loss or the gradient is not finite.
     #[error("{0}")]
     NotFinite(Box<Diagnosis>),
-    /// A model cannot be trained on with this data or as this model; all faults, one per line.
-    #[error("{path} cannot be fine-tuned as this run asks:\n  {}", .faults.join("\n  "))]
+    /// A model cannot be fine-tuned with this data or as this model; all faults, one per line.
+    #[error("{path} cannot be fine-tuned as this run asks:\n  {}", one_per_line(.faults))]
     Finetune {
         /// The model folder.
         path: PathBuf,
-        /// What does not fit.
-        faults: Vec<String>,
+        /// The faults.
+        faults: Vec<FinetuneFault>,
     },
     /// The largest batch does not fit into the memory.
     #[error(
@@ -42,20 +56,30 @@ pub enum Error {
     Memory {
         /// Source and target tokens.
         tokens: (u32, u32),
-        /// What is needed and what is there.
+        /// Memory that is needed and memory that is there.
         needed: String,
         /// The key's value.
         max_tokens: u32,
     },
+    /// The data is for the other direction of translation.
+    #[error("{} is for {target}-{source_language}, not {source_language}-{target}", .folder.display())]
+    OtherDirection {
+        /// Folder of the data.
+        folder: PathBuf,
+        /// Source language that was asked for.
+        source_language: String,
+        /// Target language that was asked for.
+        target: String,
+    },
     /// There is nothing to train on.
     #[error("the training set has no usable sentence pairs or blocks of text")]
     NoData,
-    /// The file system said no.
+    /// The file system reports a fault.
     #[error("{path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The fault.
         source: std::io::Error,
     },
     /// From the model.
@@ -69,7 +93,56 @@ pub enum Error {
     Engine(#[from] mae_engine::Error),
     /// From a validator that was plugged in.
     #[error("validation: {0}")]
-    Validator(#[source] crate::validate::ValidatorError),
+    Validator(#[source] ValidatorError),
+}
+
+/// Reason why a checkpoint cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointFault {
+    /// It holds another model.
+    #[error("holds another model than this run asks for ({})", comma_separated(.0))]
+    OtherModel(Vec<KeyDifference>),
+    /// The run was started with other dictionaries.
+    #[error("{0}; continue with the data that the run was started with")]
+    OtherDictionary(DictionaryMismatch),
+    /// The state cannot be read.
+    #[error("{0}: the file is damaged; continue from another checkpoint")]
+    DamagedState(String),
+    /// The layout of the state is not known.
+    #[error("format {found} is not known; this program reads {known}")]
+    UnknownFormat {
+        /// The file's format.
+        found: u32,
+        /// The format of this version.
+        known: u32,
+    },
+    /// The memory of the optimiser cannot be read.
+    #[error("{0}")]
+    DamagedMoments(String),
+    /// The memory of the optimiser lacks a part.
+    #[error(
+        "`{name}` is missing: the run did not train these parameters before (train.free), or with another \
+         train.optimizer"
+    )]
+    MissingMoments {
+        /// Name of the part.
+        name: String,
+    },
+    /// A part of the optimiser's memory has the wrong size.
+    #[error("`{name}` has the wrong size")]
+    WrongSize {
+        /// Name of the part.
+        name: String,
+    },
+}
+
+fn one_per_line(faults: &[FinetuneFault]) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ")
+}
+
+fn comma_separated(differences: &[KeyDifference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Error {

@@ -18,9 +18,9 @@ pub struct Best {
     pub path: PathBuf,
 }
 
-/// A kind of checkpoints that are kept.
+/// Kind of kept checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum KeptKind {
     /// After epochs.
     Epochs,
     /// After a number of updates.
@@ -29,12 +29,12 @@ pub enum Kept {
     Best,
 }
 
-/// Gives the checkpoints of a kind that a run has so far other names, `checkpoint7.1` and so on: their numbers will come again.
-pub fn set_aside(run: &Path, kind: Kept) -> Result<()> {
+/// Renames the checkpoints of a kind to `checkpoint7.1` and so on, because their numbers will come again.
+pub fn set_aside(run: &Path, kind: KeptKind) -> Result<()> {
     let paths: Vec<PathBuf> = match kind {
-        Kept::Epochs => epochs(run)?.into_iter().map(|(_, path)| path).collect(),
-        Kept::Updates => intervals(run)?.into_iter().map(|(_, path)| path).collect(),
-        Kept::Best => {
+        KeptKind::Epochs => epochs(run)?.into_iter().map(|(_, path)| path).collect(),
+        KeptKind::Updates => intervals(run)?.into_iter().map(|(_, path)| path).collect(),
+        KeptKind::Best => {
             let of = |metric| Ok::<_, Error>(best(run, metric)?.into_iter().map(|best| best.path));
             of(Metric::Loss)?.chain(of(Metric::Bleu)?).collect::<Vec<_>>()
         }
@@ -47,12 +47,12 @@ pub fn set_aside(run: &Path, kind: Kept) -> Result<()> {
     Ok(())
 }
 
-/// Epoch checkpoints of a run, with their epochs, the oldest first.
+/// Returns the epoch checkpoints of a run with their epochs, the oldest first.
 pub fn epochs(run: &Path) -> Result<Vec<(u64, PathBuf)>> {
     list(run, |name| name.strip_prefix("checkpoint")?.parse().ok())
 }
 
-/// Checkpoints of a run that were made after a number of updates, with this number, the oldest first.
+/// Returns the checkpoints that were saved after a number of updates, with this number, the oldest first.
 pub fn intervals(run: &Path) -> Result<Vec<(u64, PathBuf)>> {
     list(run, |name| {
         let (epoch, updates) = name.strip_prefix("checkpoint_")?.split_once('_')?;
@@ -61,7 +61,7 @@ pub fn intervals(run: &Path) -> Result<Vec<(u64, PathBuf)>> {
     })
 }
 
-/// The best checkpoints of a run by a metric, the best first; of equals the older.
+/// Returns the best checkpoints of a run by a metric, the best first; of equals the older.
 pub fn best(run: &Path, metric: Metric) -> Result<Vec<Best>> {
     let prefix = best_prefix(metric);
     let found = list(run, |name| {
@@ -75,7 +75,7 @@ pub fn best(run: &Path, metric: Metric) -> Result<Vec<Best>> {
     Ok(best)
 }
 
-/// The name of the checkpoint after `updates` updates in `epoch`.
+/// Name of the checkpoint after `updates` updates in `epoch`.
 pub fn interval_name(epoch: u64, updates: u64) -> String {
     format!("checkpoint_{epoch}_{updates}")
 }
@@ -84,12 +84,12 @@ fn best_prefix(metric: Metric) -> String {
     format!("checkpoint.best_{}_", metric.name())
 }
 
-/// Removes epoch checkpoints but the newest `keep`.
+/// Removes all epoch checkpoints but the newest `keep`.
 pub fn prune_epochs(run: &Path, keep: usize) -> Result<()> {
     prune(epochs(run)?, keep)
 }
 
-/// Removes checkpoints made after a number of updates but the newest `keep`.
+/// Removes all checkpoints of a number of updates but the newest `keep`.
 pub fn prune_intervals(run: &Path, keep: usize) -> Result<()> {
     prune(intervals(run)?, keep)
 }

@@ -1,14 +1,14 @@
-//! Whether the largest batch fits into the memory, found out before training and not at update 40,000.
+//! Trial of the largest batch: a memory that is too small is found before training, and not at update 40,000.
 
 use mae_data::sampler::{BatchBound, BatchSampler};
 use mae_data::{EOS, PackedBatch};
 use mae_model::Model;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Learner, Result};
 
-/// What the largest batch takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Memory that the largest batch takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
     /// Its source tokens; 0 of a language model.
     pub source_tokens: u32,
@@ -92,7 +92,7 @@ fn batch(bound: BatchBound, part: u32, types: usize) -> PackedBatch {
     }
 }
 
-/// Bytes of main memory that this process may still take, where the system tells.
+/// Bytes of main memory that this process may still take, if the system reports them.
 pub fn available() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let number = |path: &str| read(path)?.trim().parse::<u64>().ok();

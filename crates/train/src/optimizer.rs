@@ -5,7 +5,7 @@ use mae_engine::{Gradients, GroupId, HostCopy, Params};
 use mae_model::groups;
 use mae_model::system::GateOptimizer;
 
-use crate::config::{Optimizing, TrainConfig};
+use crate::config::{OptimizerKind, TrainConfig};
 use crate::{Error, Result};
 
 /// An optimiser with what it remembers of each group that is trained.
@@ -26,12 +26,12 @@ impl Optimizer {
         let trained = stepped.iter().copied().filter(|&group| config.free.groups().contains(group));
         let weight_decay = config.weight_decay;
         match config.optimizer {
-            Optimizing::Adam => {
+            OptimizerKind::Adam => {
                 let [beta1, beta2] = config.adam_betas;
                 let adam = Adam { beta1, beta2, epsilon: config.adam_eps, weight_decay };
                 Self::Adam(adam, trained.map(|group| Moments::new(params, group)).collect())
             }
-            Optimizing::Nag => {
+            OptimizerKind::Nag => {
                 let nag = Nag { momentum: config.momentum, weight_decay };
                 Self::Nag(nag, trained.map(|group| Velocity::new(params, group)).collect())
             }
@@ -57,7 +57,7 @@ impl Optimizer {
         }
     }
 
-    /// What it remembers now, by name; does not wait for the device.
+    /// Returns its memory by name, without waiting for the device.
     pub fn memory(&self) -> Result<Vec<(String, HostCopy)>> {
         let mut memory = Vec::new();
         match self {
@@ -75,14 +75,15 @@ impl Optimizer {
         Ok(memory)
     }
 
-    /// Takes back what [`Self::memory`] gave. `read` finds it by name; `fault` makes an error of what is wrong.
+    /// Takes back what [`Self::memory`] gave. `read` finds it by name; `fault` makes an error of the name of a part
+    /// that has the wrong size.
     pub fn remember(
         &mut self,
         read: impl Fn(&str) -> Result<Vec<f32>>,
         fault: impl Fn(String) -> Error,
     ) -> Result<()> {
         let fits = |fits: bool, name: String| {
-            if fits { Ok(()) } else { Err(fault(format!("`{name}` has the wrong size"))) }
+            if fits { Ok(()) } else { Err(fault(name)) }
         };
         match self {
             Self::Adam(_, moments) => moments.iter_mut().try_for_each(|m| {

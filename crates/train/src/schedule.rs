@@ -1,12 +1,12 @@
 //! fairseq's schedules: `inverse_sqrt` for translation, `cosine` for language models.
 
-use crate::config::{Scheduling, TrainConfig};
+use crate::config::{SchedulerKind, TrainConfig};
 
 /// The learning rate of the update after `done` finished ones.
 pub fn rate(config: &TrainConfig, done: u64) -> f64 {
     match config.lr_scheduler {
-        Scheduling::InverseSqrt => inverse_sqrt(config, done),
-        Scheduling::Cosine => Cosine::of(config).rate(done),
+        SchedulerKind::InverseSqrt => inverse_sqrt(config, done),
+        SchedulerKind::Cosine => Cosine::of(config).rate(done),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A file is a sequence of TFRecords: length (u64), its checksum, the bytes of a protobuf message `Event`, their checksum;
 //! all little-endian, checksums are masked CRC-32C. Of `Event` we write the time (field 1, double), the step (2, varint),
-//! the version (3, text) and the summary (5: values of tag and float); and, when a run begins or goes on, a mark (7) that makes
+//! the version (3, text) and the summary (5: values of tag and float); and, when a run starts or resumes, a mark (7) that makes
 //! TensorBoard forget what an earlier process wrote of the same and later steps.
 
 use std::fs::File;

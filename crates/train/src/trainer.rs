@@ -19,11 +19,11 @@ use crate::learner::Learner;
 use crate::log::{Event, JsonLog};
 use crate::tensorboard::TensorBoard;
 use crate::validate::Validator;
-use crate::{Error, Result, kept, memory, plan};
+use crate::{Error, Result, artifacts, kept, memory, plan};
 
-/// Everything a run works with.
+/// A run: data, model and choices.
 pub struct Trainer<'a, M: Model = Translator> {
-    /// Its choices.
+    /// Configuration.
     pub config: RunConfig<M::Config>,
     /// The model being trained.
     pub learner: Learner<M>,
@@ -33,11 +33,11 @@ pub struct Trainer<'a, M: Model = Translator> {
     pub valid: Option<&'a dyn Corpus>,
     /// Dictionaries and how text is cut, to store with the model.
     pub text: TextSide,
-    /// Where checkpoints and the log go.
+    /// Folder of checkpoints and log.
     pub folder: PathBuf,
-    /// Where TensorBoard's files go, if anywhere.
+    /// Folder of TensorBoard's files, if there are to be any.
     pub tensorboard: Option<PathBuf>,
-    /// What a run that goes on does not take from its checkpoint.
+    /// Parts of its checkpoint that a resumed run does not take.
     pub resets: Resets,
     /// Scores BLEU, where the configuration asks for it.
     pub validator: Option<Box<dyn Validator<M> + 'a>>,
@@ -49,26 +49,26 @@ pub struct Trainer<'a, M: Model = Translator> {
 
 /// Batches that are packed before they are needed.
 const BATCHES_AHEAD: usize = 16;
-/// Updates that the device may be behind before we wait for it.
+/// Updates that the device may be behind before the loop waits for it.
 const UPDATES_AHEAD: usize = 4;
 
-/// Why a run ended.
+/// Reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// As many epochs or updates as configured.
     Finished,
     /// No progress for as many validations as configured.
     OutOfPatience,
-    /// Stopped from outside; saved, and ready to go on.
+    /// Stopped from outside; saved, and ready to be resumed.
     Interrupted,
 }
 
 impl<M: Model> Trainer<'_, M> {
-    /// Trains, going on from `checkpoint_last` if there is one. `watch` sees every event.
+    /// Trains, resuming from `checkpoint_last` if there is one. `watch` sees every event.
     pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner<M>, Outcome)> {
         std::fs::create_dir_all(&self.folder).map_err(Error::io(&self.folder))?;
         let (mut state, beginning) = self.begin()?;
-        let path = self.folder.join("log.jsonl");
+        let path = self.folder.join(artifacts::LOG);
         if self.resets.optimizer {
             JsonLog::set_aside(&path)?;
         }
@@ -81,10 +81,7 @@ impl<M: Model> Trainer<'_, M> {
             if let Some(board) = &mut board {
                 board.write(&event)?;
             }
-            match event {
-                Event::Update { .. } | Event::Saved { .. } | Event::Memory(_) => Ok(()),
-                event => log.write(&event),
-            }
+            if event.is_logged() { log.write(&event) } else { Ok(()) }
         };
         beginning.into_iter().try_for_each(&mut tell)?;
         let sampler = self.sampler()?;

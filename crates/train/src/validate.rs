@@ -6,9 +6,10 @@ use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::pass::GateValues;
 use mae_model::{Config, ExpertMode, GateRecord, Model, Probe, Translator};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::config::TrainConfig;
+use crate::log::{nan, or_nan};
 use crate::{Error, Result};
 
 /// Error of a validator that was plugged in.
@@ -16,12 +17,12 @@ pub type ValidatorError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A score of the development set that needs more than the model's loss.
 pub trait Validator<M = Translator> {
-    /// BLEU, 0 to 100.
+    /// Returns BLEU, 0 to 100.
     fn bleu(&mut self, model: &M) -> std::result::Result<f64, ValidatorError>;
 }
 
 /// Weights of heads over rows, heads and attentions; 1 is plain attention.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadWeights {
     /// Mean.
     pub mean: f64,
@@ -30,34 +31,45 @@ pub struct HeadWeights {
 }
 
 /// One validation. Losses are in bits per target token.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Validation {
     /// The epoch, from 1.
+    #[serde(default)]
     pub epoch: u64,
     /// Updates so far.
     pub num_updates: u64,
     /// Smoothed loss, bits per token.
+    #[serde(default = "nan", deserialize_with = "or_nan")]
     pub loss: f64,
     /// Plain loss, bits per token.
+    #[serde(default = "nan", deserialize_with = "or_nan")]
     pub nll_loss: f64,
     /// 2^nll_loss.
+    #[serde(default = "nan", deserialize_with = "or_nan")]
     pub ppl: f64,
     /// Target tokens, end marks counted.
+    #[serde(default)]
     pub tokens: u64,
     /// Sentence pairs, or blocks of a text.
+    #[serde(default)]
     pub sentences: u64,
     /// Those left out because they are longer than the model's positions.
+    #[serde(default)]
     pub skipped: u64,
     /// BLEU, 0 to 100, where it was asked for.
+    #[serde(default)]
     pub bleu: Option<f64>,
     /// Mean entropy of all gates, in nats, where gates are over experts.
+    #[serde(default)]
     pub gate_entropy: Option<f64>,
     /// Weights that gates give to heads, where gates weigh heads.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_weights: Option<HeadWeights>,
     /// The best value of the checkpoint metric so far.
+    #[serde(default = "nan", deserialize_with = "or_nan")]
     pub best: f64,
-    /// Whether it was reached just now.
+    /// True if it was reached just now.
+    #[serde(default)]
     pub is_best: bool,
 }
 

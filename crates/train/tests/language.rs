@@ -170,7 +170,7 @@ fn a_checkpoint_is_a_folder_of_a_language_model() {
     let adam = config("mae", &["train.optimizer=adam"]);
     let error = train(place.path(), &adam, |_, _| {}).err().unwrap().to_string();
     assert!(error.contains("rest.first") || error.contains("attention_output.first"), "{error}");
-    assert!(error.contains("train.optimizer") && error.contains("--reset-optimizer"), "{error}");
+    assert!(error.contains("train.optimizer"), "{error}");
     // A run of a translation model is not at home here.
     let error = mae_train::checkpoint::load_last(
         place.path(),

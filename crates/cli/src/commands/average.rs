@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail, ensure};
 use mae_model::average::average;
 use mae_train::config::Metric;
-use mae_train::{checkpoint, kept};
+use mae_train::{artifacts, kept};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,7 +68,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     ensure!(!inputs.contains(&args.output), "--output {} is one of the inputs", args.output.display());
     ensure!(!args.output.is_file(), "--output {} is a file; a model is a folder", args.output.display());
     ensure!(
-        !args.output.join(checkpoint::STATE).exists(),
+        !args.output.join(artifacts::STATE).exists(),
         "--output {} is a checkpoint from which a run can continue; name another folder",
         args.output.display()
     );

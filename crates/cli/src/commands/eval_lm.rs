@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use mae_data::{AsideFile, BlockOptions, Blocks, BreakMode, Segmentation, TextDataset};
 use mae_eval::perplexity::{TextMeasure, log_probs};
 use mae_model::lm::LmFolder;
-use mae_train::finetune::dictionary_fault;
+use mae_train::dictionaries::mismatch;
 use mae_translate::ExpertChoice;
 use serde::Serialize;
 use serde_json::json;
@@ -218,7 +218,7 @@ impl Source<'_> {
         match self {
             Self::Split(data, split) => {
                 let text = TextDataset::open(data, split)?;
-                if let Some(fault) = dictionary_fault("dictionaries", &folder.dictionary, &text.vocab) {
+                if let Some(fault) = mismatch("dictionaries", &folder.dictionary, &text.vocab) {
                     bail!("{} was not made for {}: {fault}", data.display(), path.display());
                 }
                 let name = format!("{}: the split `{split}`", data.display());

@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use mae_model::folder::write_aside;
+use mae_study::figures::chart::draw;
+use mae_study::figures::curves::{Against, Curve};
+use mae_train::Error;
+use mae_train::history::{History, HistoryError, Summary, read_all};
+use mae_train::keys::{Change, changes};
 use serde::Serialize;
 
 use crate::columns::{duration, print_columns};
 use crate::outputs::{check_place, unless_nobody_reads};
 use crate::page::charts::PageChart;
 use crate::page::{self, page};
-use crate::runs::changes::{Change, changes};
-use crate::runs::chart::draw;
-use crate::runs::curves::{Against, Curve};
-use crate::runs::{Run, Summary, read_those_there};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,10 +46,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// What the chart shows.
-    #[arg(long, value_enum, default_value = "loss", requires = "svg")]
+    #[arg(long, value_parser = choice(&Curve::ALL, Curve::name, Curve::label), default_value = "loss", requires = "svg")]
     curve: Curve,
     /// What it is drawn against.
-    #[arg(long, value_enum, default_value = "updates", requires = "svg")]
+    #[arg(long, value_parser = choice(&Against::ALL, Against::name, Against::label), default_value = "updates", requires = "svg")]
     against: Against,
     /// Where it begins: a number of updates, epochs or minutes. What came before often hides how runs differ later.
     #[arg(long, value_name = "X", default_value_t = 0.0, requires = "svg", value_parser = place)]
@@ -57,19 +59,30 @@ pub struct Args {
     json: bool,
 }
 
+/// Parser of a value that has a name and a description.
+fn choice<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+    label: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    let values = all.iter().map(move |value| PossibleValue::new(name(*value)).help(label(*value)));
+    let find = move |given: String| all.iter().copied().find(|value| name(*value) == given);
+    PossibleValuesParser::new(values).map(move |given| find(given).expect("a possible value"))
+}
+
 fn place(text: &str) -> Result<f64, String> {
     let from = text.parse().ok().filter(|from: &f64| from.is_finite() && *from >= 0.0);
     from.ok_or_else(|| "not a number of 0 or more".into())
 }
 
-/// What `--json` prints.
+/// Output with `--json`.
 #[derive(Serialize)]
-struct Found<'a> {
+struct Report<'a> {
     runs: &'a [Summary],
     changes: &'a [Change],
 }
 
-/// What the page shows.
+/// Contents of the page.
 #[derive(Serialize)]
 struct PageData<'a> {
     runs: Vec<Named<'a>>,
@@ -98,11 +111,11 @@ const NOTE: &str = "Losses in bits per target token, label smoothing included; t
 pub fn run(args: Args) -> Result<ExitCode> {
     args.check_places()?;
     let runs = args.read_runs()?;
-    let summaries: Vec<Summary> = runs.iter().map(Run::summary).collect();
-    let changes = changes(&runs);
+    let summaries: Vec<Summary> = runs.iter().map(History::summary).collect();
+    let changes = changes(&runs.iter().map(|run| &run.config).collect::<Vec<_>>());
     let mut text = Vec::new();
     if args.json {
-        serde_json::to_writer(&mut text, &Found { runs: &summaries, changes: &changes })?;
+        serde_json::to_writer(&mut text, &Report { runs: &summaries, changes: &changes })?;
         text.push(b'\n');
     } else {
         print(&mut text, &runs, &table(&summaries), &changes)?;
@@ -132,16 +145,16 @@ impl Args {
         check_place(self.html.as_deref())
     }
 
-    /// The runs that can be read; the others are told of.
-    fn read_runs(&self) -> Result<Vec<Run>> {
-        let (runs, unread) = read_those_there(&self.runs);
-        let unread: Vec<String> = unread.iter().map(|why| format!("{why:#}")).collect();
+    /// Reads the runs; those that cannot be read are reported.
+    fn read_runs(&self) -> Result<Vec<History>> {
+        let (runs, unread) = read_all(&self.runs);
+        let unread: Vec<String> = unread.iter().map(why_unread).collect();
         ensure!(!runs.is_empty(), "{}", unread.join("\n"));
         unread.iter().for_each(|why| eprintln!("mae: a run is left out: {why}"));
         Ok(runs)
     }
 
-    fn write_chart(&self, path: &Path, runs: &[Run]) -> Result<()> {
+    fn write_chart(&self, path: &Path, runs: &[History]) -> Result<()> {
         let mut series = self.curve.series(runs, self.against);
         let (curve, against) = (self.curve.label(), self.against.label());
         ensure!(!series.is_empty(), "no run has logged {curve}; nothing to draw");
@@ -157,13 +170,21 @@ impl Args {
     }
 }
 
+/// Why a run cannot be read, and the flag that leads to one that can.
+fn why_unread(error: &Error) -> String {
+    match error {
+        Error::History(HistoryError::NoLog { .. }) => format!("{error} (--save-dir of `mae train`)"),
+        error => error.to_string(),
+    }
+}
+
 fn write_page(path: &Path, data: &PageData<'_>) -> Result<()> {
     write_aside(path, page("Training runs", page::REPORT, data)?.as_bytes())?;
     eprintln!("the page is in {}", path.display());
     Ok(())
 }
 
-fn page_data<'a>(runs: &'a [Run], summaries: &[Summary], changes: &'a [Change]) -> PageData<'a> {
+fn page_data<'a>(runs: &'a [History], summaries: &[Summary], changes: &'a [Change]) -> PageData<'a> {
     let mut charts = Vec::new();
     for curve in Curve::ALL {
         for against in Against::ALL {
@@ -206,7 +227,7 @@ fn table(summaries: &[Summary]) -> Table {
     Table { headings, rows: summaries.iter().map(row).collect() }
 }
 
-fn print(out: &mut impl Write, runs: &[Run], table: &Table, changes: &[Change]) -> io::Result<()> {
+fn print(out: &mut impl Write, runs: &[History], table: &Table, changes: &[Change]) -> io::Result<()> {
     writeln!(out, "{NOTE}\n")?;
     let headings: Vec<String> = table.headings.iter().map(ToString::to_string).collect();
     print_columns(out, std::iter::once(&headings).chain(&table.rows))?;

@@ -1,23 +1,26 @@
 //! `mae reproduce`: a table of the paper, or a study of one's own, from training to significance.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use mae_model::folder::write_aside;
+use mae_data::files::{self, FolderLock};
+use mae_study::agreement::{as_measured, remarks};
+use mae_study::compare::{Comparison, compare};
+use mae_study::folder::gather;
+use mae_study::job::folder_name;
+use mae_study::keys::{Owned, each_once};
+use mae_study::{RunResult, Study, study};
 use serde::Serialize;
 
-use crate::studies::agreement::remarks;
-use crate::studies::compare::{Comparison, compare, folder_name};
-use crate::studies::keys::each_once;
-use crate::studies::result::{Origin, RunResult};
-use crate::studies::runner::{Job, Work};
-use crate::studies::sitting::{Sat, Sitting, SittingArgs};
-use crate::studies::study::{self, Study};
-use crate::studies::{lock, page, table};
-use crate::training::material::Sets;
+use crate::studies::faults::name_flags;
+use crate::studies::record::Origin;
+use crate::studies::session::{self, Ending, SessionArgs};
+use crate::studies::{page, table};
+
+/// Keys that --set cannot change in a study, and the flags that do.
+const OWNED: &[Owned] = &[("seed", "--seeds"), ("max_epoch", "--max-epoch"), ("max_update", "--max-update")];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -77,10 +80,10 @@ pub struct Args {
     #[arg(long, conflicts_with = "reference")]
     tokenised_only: bool,
     #[command(flatten)]
-    sitting: SittingArgs,
+    session: SessionArgs,
 }
 
-/// What `--json` prints and study.json holds.
+/// Contents of study.json, and of the output with `--json`.
 #[derive(Serialize)]
 struct Record<'a> {
     #[serde(flatten)]
@@ -100,25 +103,25 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let (Some(name), Some(out)) = (&args.study, &args.out) else { bail!("a study and --out are needed") };
     let study = args.study(name)?;
     let mut chosen = study.clone();
-    chosen.keep_only(&args.only)?;
+    chosen.keep_only(&args.only).with_context(|| format!("--only {}", args.only.join(",")))?;
     if !args.seeds.is_empty() {
         chosen.seeds = each_once(&args.seeds);
     }
-    let sat = if args.sitting.table { Sat::default() } else { args.sit(&chosen, out)? };
+    let ending = if args.session.table { Ending::default() } else { args.run(&chosen, out)? };
     // The table is that of all that is there, whoever made it.
-    let (mut runs, mut missing) = gather(&study, out)?;
+    let (mut runs, mut missing) = gather(&study, out).map_err(name_flags)?;
     let is_chosen = |name: &str| chosen.systems.iter().any(|system| system.name == name);
-    if args.sitting.table {
+    if args.session.table {
         let has_seed = |seed: u64| args.seeds.is_empty() || args.seeds.contains(&seed);
         runs.retain(|run| has_seed(run.seed));
         missing.retain(|(system, seed)| is_chosen(system) && has_seed(*seed));
     }
     let missing: Vec<String> = missing.iter().map(|(system, seed)| folder_name(system, *seed)).collect();
     let remarks = remarks(&study.test()?, runs.iter().map(|run| (folder_name(&run.system, run.seed), run)));
-    // What the captions say is true of the numbers.
-    let study = study.as_measured(&runs)?;
+    // Captions describe how the numbers were measured.
+    let study = study.with_test(as_measured(&study.test()?, runs.iter())?);
     let mut comparison = Comparison { remarks, ..compare(&study, out, &runs)? };
-    if args.sitting.table {
+    if args.session.table {
         // Fewer rows, but the same baseline.
         comparison.rows.retain(|row| is_chosen(&row.system));
         runs.retain(|run| is_chosen(&run.system));
@@ -131,52 +134,20 @@ pub fn run(args: Args) -> Result<ExitCode> {
         runs: &runs,
     };
     let json = serde_json::to_string_pretty(&record)?;
-    if !args.sitting.table && !runs.is_empty() {
+    if !args.session.table && !runs.is_empty() {
         let html = page::of_study((&study, out), &comparison, (&runs, &missing))?;
-        let _lock = lock::wait(out)?;
-        write_aside(&out.join("study.json"), json.as_bytes())?;
-        write_aside(&out.join("study.html"), html.as_bytes())?;
+        let _lock = FolderLock::wait(out)?;
+        files::write(out.join("study.json"), json.as_bytes())?;
+        files::write(out.join("study.html"), html.as_bytes())?;
     }
     let mut text = Vec::new();
-    if args.sitting.json {
+    if args.session.json {
         writeln!(text, "{json}")?;
     } else {
         table::print(&mut text, &study, &comparison, &missing)?;
     }
     let printed = std::io::stdout().write_all(&text);
-    sat.end(printed)
-}
-
-/// Systems and seeds of runs that are not done.
-type Missing = Vec<(String, u64)>;
-
-/// Results that are there, system by system in the order of the study, with seeds of any study; and what is missing of the
-/// study.
-fn gather(study: &Study, out: &Path) -> Result<(Vec<RunResult>, Missing)> {
-    let mut seeds: BTreeMap<&str, BTreeSet<u64>> = study
-        .systems
-        .iter()
-        .map(|system| (system.name.as_str(), study.seeds.iter().copied().collect()))
-        .collect();
-    let there = std::fs::read_dir(out).with_context(|| format!("cannot look into {}", out.display()))?;
-    for entry in there {
-        let name = entry?.file_name();
-        if let Some((system, seed)) = name.to_str().and_then(|name| name.rsplit_once('-'))
-            && let (Some(seeds), Ok(seed)) = (seeds.get_mut(system), seed.parse())
-        {
-            seeds.insert(seed);
-        }
-    }
-    let (mut runs, mut missing) = (Vec::new(), Vec::new());
-    for system in &study.systems {
-        for &seed in &seeds[system.name.as_str()] {
-            match RunResult::read(&out.join(folder_name(&system.name, seed)))? {
-                Some(result) => runs.push(result),
-                None => missing.push((system.name.clone(), seed)),
-            }
-        }
-    }
-    Ok((runs, missing))
+    ending.exit(printed)
 }
 
 impl Args {
@@ -200,28 +171,10 @@ impl Args {
         Ok(study)
     }
 
-    /// Does what is missing; gives what went wrong.
-    fn sit(&self, study: &Study, out: &Path) -> Result<Sat> {
+    /// Does what is missing.
+    fn run(&self, study: &Study, out: &Path) -> Result<Ending> {
         let Some(data) = &self.data else { bail!("--data is needed") };
-        let over = self.sitting.overrides(study::OWNED)?;
-        let mut jobs = Vec::new();
-        // All systems with one seed first: a table of one seed is worth more than one system with all.
-        for &seed in &study.seeds {
-            for system in &study.systems {
-                let layers =
-                    study.layers(system, seed, &over).with_context(|| format!("system {}", system.name))?;
-                let name = folder_name(&system.name, seed);
-                jobs.push(Job { system: system.name.clone(), seed, name, work: Work::Train(layers) });
-            }
-        }
-        let languages = self.sitting.languages();
-        let sitting = Sitting {
-            sets: Sets { folder: data, languages, valid: "valid" },
-            out,
-            parent: None,
-            test: &study.test()?,
-            args: &self.sitting,
-        };
-        sitting.run(&jobs)
+        let jobs = study.jobs(&self.session.overrides(OWNED)?).map_err(name_flags)?;
+        self.session.run(&session::Study { data, out, parent: None, test: &study.test()? }, &jobs)
     }
 }

@@ -7,18 +7,16 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
 use mae_data::TextDataset;
-use mae_model::Config;
+use mae_eval::validator;
 use mae_model::folder::Task;
-use mae_train::config::{assignment, task};
-use mae_train::{Outcome, RunConfig, checkpoint};
-use toml::Table;
+use mae_train::run::{Progress, Run};
+use mae_train::{Outcome, Recipe, recipe};
 
 use self::flags::{Flags, ResetFlags};
 use crate::device::DeviceArgs;
-use crate::recipes;
-use crate::training::display::{Display, To};
-use crate::training::material::{Material, Pairs, Sets, Text};
-use crate::training::{ConfigOf, Session, Stop, introduction};
+use crate::training::display::{Display, Output, progress_in_words};
+use crate::training::faults::name_flags;
+use crate::training::stop::Stop;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -111,139 +109,96 @@ enum TaskName {
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.list_recipes {
-        recipes::names().iter().for_each(|name| println!("{name}"));
+        recipe::names().iter().for_each(|name| println!("{name}"));
         return Ok(ExitCode::SUCCESS);
     }
-    let layers = layers(&args)?;
-    match task(&layers) {
-        Task::Translation => train::<Pairs>(&args, layers),
-        Task::LanguageModeling => train::<Text>(&args, layers),
+    let recipe = configure(&args)?;
+    match args.data.as_deref().filter(|_| !args.dry_run) {
+        Some(data) => train(&args, recipe, data),
+        None => {
+            print!("{}", recipe.to_toml()?);
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
-/// Recipe, flags and --set, for the task that is asked for.
-fn layers(args: &Args) -> Result<Vec<Table>> {
-    let mut over = args.flags.layers()?;
-    for text in &args.overrides {
-        over.push(assignment(text)?);
-    }
+/// The recipe with flags, --set and --system on top, for the task that is asked for.
+fn configure(args: &Args) -> Result<Recipe> {
+    let flags = args.flags.apply(Recipe::default())?;
+    let over = args.overrides.iter().try_fold(flags, |recipe, text| recipe.set(text))?;
     let wanted = args.task.map(|name| match name {
         TaskName::Translation => Task::Translation,
         TaskName::LanguageModeling => Task::LanguageModeling,
     });
     let of_data = || match &args.data {
         Some(data) if TextDataset::is_in(data) => Task::LanguageModeling,
-        _ => task(&over),
+        _ => over.task(),
     };
-    let recipe = match (&args.recipe, wanted.unwrap_or_else(of_data)) {
+    let name = match (&args.recipe, wanted.unwrap_or_else(of_data)) {
         (Some(name), _) => name,
         (None, Task::Translation) => "iwslt14-mae7",
         (None, Task::LanguageModeling) => "wiki103-mae7",
     };
-    let mut layers = recipes::layers(recipe)?;
-    layers.extend(over);
-    let found = task(&layers);
+    let recipe = over.layers().iter().cloned().fold(Recipe::load(name)?, Recipe::with);
+    let found = recipe.task();
     if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
         bail!(
-            "--task asks for a {wanted}, the recipe {recipe} and the flags for a {found}; see --list-recipes"
+            "--task asks for a {wanted}, the recipe {name} and the flags for a {found}; see --list-recipes"
         );
     }
-    Ok(layers)
-}
-
-/// The run's configuration: layers, then the system.
-fn resolve<C: Config>(args: &Args, mut layers: Vec<Table>) -> Result<RunConfig<C>> {
-    if let Some(system) = &args.system {
-        let heads = RunConfig::<C>::from_layers(&layers)?.model.heads();
-        layers.push(recipes::system(system, heads)?);
+    match &args.system {
+        Some(system) => Ok(recipe.with_system(system)?),
+        None => Ok(recipe),
     }
-    Ok(RunConfig::from_layers(&layers)?)
 }
 
-/// Resolves the configuration, then trains on what it finds in the folder.
-fn train<D: Material>(args: &Args, layers: Vec<Table>) -> Result<ExitCode> {
-    let config: ConfigOf<D> = resolve(args, layers)?;
-    let Some(data) = args.data.as_deref().filter(|_| !args.dry_run) else {
-        print!("{}", config.to_toml());
-        return Ok(ExitCode::SUCCESS);
-    };
-    let resets = args.resets.resets();
+/// Trains on what it finds in the folder.
+fn train(args: &Args, recipe: Recipe, data: &Path) -> Result<ExitCode> {
+    let (config, resets) = (recipe.train_config()?, args.resets.resets());
     ensure!(
-        config.train.finetune_from_model.is_empty() || resets.names().is_empty(),
+        config.finetune_from_model.is_empty() || resets.names().is_empty(),
         "--finetune-from-model begins everything but the weights anew: leave --reset-* out"
     );
-    let languages = args.source_lang.as_deref().zip(args.target_lang.as_deref());
-    let material = D::open(Sets { folder: data, languages, valid: &args.valid_subset }, &config.train)?;
     let device = args.device.open()?;
-    let to = if args.json { To::Json } else { To::Output };
-    let mut display = Display::new(&args.save_dir, device.is_gpu(), to);
-    let size = material.size(config.train.subset);
-    let (introduced, patience) = (config.clone(), config.train.patience);
     let stop = Stop::new(args.stop_after)?;
-    if config.train.max_epoch == 0
-        && config.train.max_update == 0
-        && patience == 0
-        && args.stop_after.is_none()
-    {
+    let is_endless = config.max_epoch == 0 && config.max_update == 0 && config.patience == 0;
+    if is_endless && args.stop_after.is_none() {
         eprintln!(
             "mae: no end is set (--max-epoch, --max-update, --patience, --stop-after): trains until Ctrl-C"
         );
     }
-    let session = Session {
-        data,
-        material: &material,
-        device: &device,
-        folder: &args.save_dir,
-        tensorboard: args.tensorboard_logdir.clone(),
-        resets,
-        stop: &stop,
-    };
     let before = Progress::of(&args.save_dir)?;
-    let introduce = |model: &D::Model| {
-        if !args.json {
-            println!("{}", introduction(&introduced, model, &size, &device));
-            if let Some(before) = &before {
-                println!("goes on from {}/checkpoint_last, after {before}", args.save_dir.display());
-            }
-        }
-    };
-    let outcome = session.run(config, introduce, |event| display.show(event))?;
-    let Some(now) = Progress::of(&args.save_dir)? else { return Ok(ExitCode::SUCCESS) };
-    match outcome {
+    let mut display = Display::new(if args.json { Output::Json } else { Output::Text });
+    let mut run = Run::new(data, recipe)
+        .save_dir(&args.save_dir)
+        .device(&device)
+        .development_set(&args.valid_subset)
+        .resets(resets)
+        .bleu(validator::bleu)
+        .stop(stop.flag())
+        .observer(&mut display);
+    if let Some((source, target)) = args.source_lang.as_deref().zip(args.target_lang.as_deref()) {
+        run = run.languages(source, target);
+    }
+    if let Some(folder) = &args.tensorboard_logdir {
+        run = run.tensorboard(folder);
+    }
+    let summary = run.train().map_err(name_flags)?;
+    let now = progress_in_words(summary.progress);
+    match summary.outcome {
         Outcome::Interrupted => {
-            eprintln!("mae: stopped and saved after {now}; the same command goes on from here");
+            eprintln!("mae: stopped and saved after {now}; the same command resumes it");
             return Ok(stop.exit_code());
         }
         Outcome::OutOfPatience => {
+            let patience = config.patience;
             display.say(&format!("ended after {now}: train.patience = {patience} validations without progress"));
         }
-        Outcome::Finished if before.as_ref() == Some(&now) => display.say(&format!(
+        Outcome::Finished if before == Some(summary.progress) => display.say(&format!(
             "nothing left to train: {now} are what --max-epoch and --max-update ask for; raise them, or choose another \
              --save-dir"
         )),
         Outcome::Finished => display.say(&format!("finished after {now}, saved in {}", args.save_dir.display())),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// How far a run has come.
-#[derive(PartialEq, Eq)]
-struct Progress {
-    epochs: u64,
-    updates: u64,
-}
-
-impl Progress {
-    /// As `checkpoint_last` of a run's folder says, if there is one.
-    fn of(folder: &Path) -> Result<Option<Self>> {
-        let state = checkpoint::state(folder)?;
-        Ok(state.map(|state| Self { epochs: state.epoch - 1, updates: state.counters.updates }))
-    }
-}
-
-impl std::fmt::Display for Progress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        write!(f, "{} ({})", count(self.updates, "update"), count(self.epochs, "whole epoch"))
-    }
 }

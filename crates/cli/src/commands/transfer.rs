@@ -6,22 +6,35 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
-use mae_model::folder::{Task, write_aside};
+use mae_data::files::{self, FolderLock};
+use mae_study::RunResult;
+use mae_study::agreement::{as_measured, remarks};
+use mae_study::figures::of_transfer;
+use mae_study::folder::{self, StoredRun};
+use mae_study::keys::{Owned, each_once};
+use mae_study::points::{Point, points};
+use mae_study::protocol::{Test, Translation};
+use mae_study::transfer::Plan;
+use mae_train::run::{Material, Pairs};
 use mae_train::{TrainConfig, finetune};
 use serde::Serialize;
 
 use crate::columns::print_columns;
-use crate::studies::agreement::remarks;
-use crate::studies::curves::{self, Point};
-use crate::studies::folder::{self, Found};
-use crate::studies::keys::each_once;
-use crate::studies::lock;
+use crate::studies::faults::name_flags;
 use crate::studies::page::{PageTable, StudyPage};
-use crate::studies::protocol::{Test, Translation};
-use crate::studies::result::{Origin, RunResult};
-use crate::studies::sitting::{Sat, Sitting, SittingArgs};
-use crate::studies::transfer::{OWNED, Plan};
-use crate::training::material::{Material, Pairs, Sets};
+use crate::studies::record::Origin;
+use crate::studies::session::{self, Ending, SessionArgs};
+use crate::studies::transfer_table;
+use crate::training;
+
+/// Keys that --set cannot change in a transfer study, and the flags that do.
+const OWNED: &[Owned] = &[
+    ("seed", "--seeds"),
+    ("subset", "--fractions"),
+    ("free", "--methods"),
+    ("max_update", "--updates METHOD=N"),
+    ("finetune_from_model", "--parent"),
+];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,17 +87,17 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
     #[command(flatten)]
-    sitting: SittingArgs,
+    session: SessionArgs,
 }
 
-/// What `--json` prints and transfer.json holds.
+/// Contents of transfer.json, and of the output with `--json`.
 #[derive(Serialize)]
 struct Record<'a> {
     #[serde(flatten)]
     origin: Origin,
     plan: &'a Plan,
     points: &'a [Point],
-    /// What keeps runs from being compared, or from being what the plan says.
+    /// Remarks on runs that cannot be compared, or are not what the plan says.
     remarks: &'a [String],
     missing: &'a [String],
     runs: &'a BTreeMap<String, RunResult>,
@@ -92,14 +105,13 @@ struct Record<'a> {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let (sat, mut plan, found, missing) =
-        if args.sitting.table { args.what_is_there()? } else { args.work()? };
+    let (ending, mut plan, found, missing) = if args.session.table { args.stored()? } else { args.work()? };
     let results = folder::results(&found);
-    let points = curves::points(&plan, &results);
+    let points = points(&plan, &results);
     let asked = Test::Translation(plan.translation.clone());
     let remarks = remarks(&asked, results.iter().map(|(name, run)| (name.clone(), run)));
-    // What the captions say is true of the numbers.
-    plan.translation = as_measured(&plan, &results)?;
+    // Captions describe how the numbers were measured.
+    plan.translation = protocol(&plan, &results)?;
     let record = Record {
         origin: Origin::here(),
         plan: &plan,
@@ -109,14 +121,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
         runs: &results,
     };
     let json = serde_json::to_string_pretty(&record)?;
-    let (table, costs) = (curves::table(&plan, &points), curves::costs(&plan, &points));
-    let mut notes = curves::notes(&plan, results.values());
+    let (table, costs) = (transfer_table::table(&plan, &points), transfer_table::costs(&plan, &points));
+    let mut notes = transfer_table::notes(&plan, results.values());
     notes.extend(remarks.iter().cloned());
     if !missing.is_empty() {
         notes.push(format!("Not done yet ({}): {}.", missing.len(), missing.join(", ")));
     }
-    if !args.sitting.table && !results.is_empty() {
-        let svg = curves::figure(&plan, &points);
+    if !args.session.table && !results.is_empty() {
+        let svg = of_transfer::draw_points(&plan, &points);
         let page = StudyPage {
             title: &plan.title,
             lead: Vec::new(),
@@ -128,7 +140,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         write(&args.out, &json, svg.as_deref(), &page.html()?)?;
     }
     let mut text = Vec::new();
-    if args.sitting.json {
+    if args.session.json {
         writeln!(text, "{json}")?;
     } else {
         writeln!(text, "{}\n", plan.title)?;
@@ -139,32 +151,32 @@ pub fn run(args: Args) -> Result<ExitCode> {
         notes.iter().try_for_each(|note| writeln!(text, "{note}"))?;
     }
     let printed = std::io::stdout().write_all(&text);
-    sat.end(printed)
+    ending.exit(printed)
 }
 
 fn write(out: &Path, json: &str, svg: Option<&str>, html: &str) -> Result<()> {
-    let _lock = lock::wait(out)?;
-    let files = [(folder::RECORD, Some(json)), ("transfer.svg", svg), ("transfer.html", Some(html))];
-    for (name, text) in files.into_iter().filter_map(|(name, text)| Some((name, text?))) {
-        write_aside(&out.join(name), text.as_bytes())?;
+    let _lock = FolderLock::wait(out)?;
+    let texts = [(folder::RECORD, Some(json)), ("transfer.svg", svg), ("transfer.html", Some(html))];
+    for (name, text) in texts.into_iter().filter_map(|(name, text)| Some((name, text?))) {
+        files::write(out.join(name), text.as_bytes())?;
     }
     Ok(())
 }
 
-/// How the plan's models were measured.
-fn as_measured(plan: &Plan, results: &BTreeMap<String, RunResult>) -> Result<Translation> {
-    match Test::Translation(plan.translation.clone()).as_measured(results.values())? {
+/// The protocol that the plan's models were measured by.
+fn protocol(plan: &Plan, results: &BTreeMap<String, RunResult>) -> Result<Translation> {
+    match as_measured(&Test::Translation(plan.translation.clone()), results.values())? {
         Test::Translation(test) => Ok(test),
         Test::LanguageModel(_) => unreachable!("a protocol stays of its kind"),
     }
 }
 
-/// What came of the sitting, the plan of the table, what the folder holds, and the names of runs that are not done.
-type Outcome = (Sat, Plan, Vec<Found>, Vec<String>);
+/// End of the session, plan of the table, runs in the folder, and names of runs that are not done.
+type Work = (Ending, Plan, Vec<StoredRun>, Vec<String>);
 
 impl Args {
     /// Does what is missing; the table is that of the whole plan, and of all that is there.
-    fn work(&self) -> Result<Outcome> {
+    fn work(&self) -> Result<Work> {
         let mut plan = self.change(Plan::load(self.plan.as_deref())?)?;
         let mut chosen = plan.clone();
         if !self.methods.is_empty() {
@@ -177,30 +189,31 @@ impl Args {
             chosen.seeds = each_once(&self.seeds);
         }
         chosen.check()?;
-        let sat = self.sit(&chosen)?;
-        let found = folder::look(&self.out, &plan)?;
+        let ending = self.run(&chosen)?;
+        let found = folder::stored_runs(&self.out, &plan).map_err(name_flags)?;
         let cells = chosen.cells();
         plan.include(cells.iter().filter_map(|cell| Some((cell.fraction?, cell.seed))));
-        // What others have done with other flags belongs to the table, too.
+        // Runs that others made with other flags belong to the table, too.
         plan.include(found.iter().filter(|run| run.result.is_some()).filter_map(|run| run.part));
         let is_done = |name: &String| found.iter().any(|run| run.name == *name && run.result.is_some());
         let missing = cells.iter().map(|cell| cell.name()).filter(|name| !is_done(name)).collect();
-        Ok((sat, plan, found, missing))
+        Ok((ending, plan, found, missing))
     }
 
-    /// What the folder holds, of that what flags choose.
-    fn what_is_there(&self) -> Result<Outcome> {
-        let recorded = if self.plan.is_none() { folder::recorded_plan(&self.out)? } else { None };
+    /// The runs that the folder holds, of those that the flags choose.
+    fn stored(&self) -> Result<Work> {
+        let recorded =
+            if self.plan.is_none() { folder::recorded_plan(&self.out).map_err(name_flags)? } else { None };
         let mut plan = recorded.map_or_else(|| Plan::load(self.plan.as_deref()), Ok)?;
-        let mut found = folder::look(&self.out, &plan)?;
+        let mut found = folder::stored_runs(&self.out, &plan).map_err(name_flags)?;
         ensure!(!found.is_empty(), "{} holds no run of a transfer study", self.out.display());
         plan.narrow_to(&found);
         if self.plan.is_none() {
             // No plan asks for anything else.
-            plan.translation = as_measured(&plan, &folder::results(&found))?;
+            plan.translation = protocol(&plan, &folder::results(&found))?;
         }
         let mut plan = self.change(plan)?;
-        let wanted = |run: &Found| {
+        let wanted = |run: &StoredRun| {
             let chosen = |(fraction, seed)| {
                 (self.fractions.is_empty() || self.fractions.contains(&fraction))
                     && (self.seeds.is_empty() || self.seeds.contains(&seed))
@@ -216,7 +229,7 @@ impl Args {
         );
         plan.narrow_to(&found);
         let missing = found.iter().filter(|run| run.result.is_none()).map(|run| run.name.clone()).collect();
-        Ok((Sat::default(), plan, found, missing))
+        Ok((Ending::default(), plan, found, missing))
     }
 
     /// The plan as the flags change it; methods that they name must exist.
@@ -224,10 +237,10 @@ impl Args {
         for text in &self.updates {
             let fault = || format!("--updates {text}: expected METHOD=N, as in ftg=1000");
             let (name, number) = text.split_once('=').with_context(fault)?;
-            plan.method("--updates", name)?.max_update = number.parse().with_context(fault)?;
+            plan.method(name).context("--updates")?.max_update = number.parse().with_context(fault)?;
         }
         for name in &self.methods {
-            plan.method("--methods", name)?;
+            plan.method(name).context("--methods")?;
         }
         if let Some(split) = &self.split {
             plan.translation.split.clone_from(split);
@@ -235,24 +248,17 @@ impl Args {
         Ok(plan)
     }
 
-    /// Does what is missing; gives what went wrong.
-    fn sit(&self, plan: &Plan) -> Result<Sat> {
+    /// Does what is missing.
+    fn run(&self, plan: &Plan) -> Result<Ending> {
         let (Some(parent), Some(data)) = (&self.parent, &self.data) else {
             bail!("--parent and --data are needed")
         };
-        let over = self.sitting.overrides(OWNED)?;
-        let jobs = plan.jobs(parent, &over)?;
-        let languages = self.sitting.languages();
-        let sets = Sets { folder: data, languages, valid: "valid" };
-        let material = Pairs::open(sets, &TrainConfig::default())?;
-        finetune::check_data(parent, &material.text(), Task::Translation)?;
-        let sitting = Sitting {
-            sets,
-            out: &self.out,
-            parent: Some(parent),
-            test: &Test::Translation(plan.translation.clone()),
-            args: &self.sitting,
-        };
-        sitting.run(&jobs)
+        let jobs = plan.jobs(parent, &self.session.overrides(OWNED)?).map_err(name_flags);
+        let jobs = jobs.with_context(|| format!("--parent {}", parent.display()))?;
+        let material = Pairs::open(self.session.sets(data), &TrainConfig::default());
+        let text = material.map_err(training::faults::name_flags)?.text();
+        finetune::check_data(parent, &text).map_err(training::faults::name_flags)?;
+        let test = Test::Translation(plan.translation.clone());
+        self.session.run(&session::Study { data, out: &self.out, parent: Some(parent), test: &test }, &jobs)
     }
 }

@@ -11,7 +11,7 @@ use mae_model::ExpertMode;
 use mae_model::experts::Experts;
 use mae_model::folder::{self, ModelFolder, Task};
 use mae_train::TrainConfig;
-use mae_train::finetune::dictionary_fault;
+use mae_train::dictionaries::mismatch;
 use mae_train::validate::{HeadWeights, development_loss};
 use serde::Serialize;
 
@@ -146,10 +146,10 @@ pub(super) fn open_split(
 ) -> Result<ParallelDataset> {
     let pairs = ParallelDataset::open(data, split, from, to)?;
     let faults = [
-        dictionary_fault("source dictionaries", &model.source, &pairs.src_vocab),
-        dictionary_fault("target dictionaries", &model.target, &pairs.tgt_vocab),
+        mismatch("source dictionaries", &model.source, &pairs.src_vocab),
+        mismatch("target dictionaries", &model.target, &pairs.tgt_vocab),
     ];
-    let faults: Vec<String> = faults.into_iter().flatten().collect();
+    let faults: Vec<String> = faults.iter().flatten().map(ToString::to_string).collect();
     ensure!(
         faults.is_empty(),
         "{} was not made for {1}:\n  {2}\n  to prepare the data for this model: mae preprocess --srcdict {1}/{3} --tgtdict \

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::runs::chart::{self, Frame};
-use crate::runs::curves::{Against, Series};
+use mae_study::figures::chart::{self, Frame};
+use mae_study::figures::curves::{Against, Series};
 
 /// A chart of the page.
 #[derive(Serialize)]

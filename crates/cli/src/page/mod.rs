@@ -3,6 +3,7 @@
 pub mod charts;
 
 use anyhow::Result;
+use mae_study::figures::escape;
 use serde::Serialize;
 
 const TEMPLATE: &str = include_str!("template.html");
@@ -46,11 +47,6 @@ fn json_in_html(json: &str) -> String {
         }
     }
     out
-}
-
-/// Text escaped for HTML and SVG.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

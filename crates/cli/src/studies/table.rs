@@ -1,15 +1,16 @@
-//! A comparison for people.
+//! A comparison as tables on a terminal.
 
 use std::io::{self, Write};
 
 use mae_eval::analysis::one_expert::Spread;
 
-use super::compare::{Comparison, Row, Score};
-use super::significance::STRETCH_TOKENS;
-use super::study::Study;
 use crate::columns::{duration, print_columns};
+use mae_study::Study;
+use mae_study::compare::{Comparison, Row};
+use mae_study::outputs::STRETCH_TOKENS;
+use mae_study::score::Score;
 
-/// Stands where there is nothing.
+/// Cell without a value.
 pub const NONE: &str = "–";
 
 /// Prints the tables, with the caveat as caption. `missing` are the runs that are not done yet.
@@ -28,12 +29,12 @@ pub fn print(
     notes.into_iter().try_for_each(|note| writeln!(out, "{note}"))
 }
 
-/// What the paper's numbers are, and what keeps ours from being compared with them.
+/// Meaning of the paper's numbers, and reasons why ours cannot be compared with them.
 pub(super) fn lead(study: &Study) -> Vec<String> {
     [&study.paper, &study.caveat].into_iter().filter(|words| !words.is_empty()).cloned().collect()
 }
 
-/// Which runs are missing, if any are.
+/// Names of runs that are missing, if any are.
 pub(super) fn not_done(missing: &[String]) -> Option<String> {
     (!missing.is_empty()).then(|| format!("Not done yet ({}): {}.", missing.len(), missing.join(", ")))
 }
@@ -67,7 +68,7 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(NONE.into(), |value| format!("{value:.digits$}"))
 }
 
-/// What systems have scored, below a row of headings.
+/// Scores of systems, below a row of headings.
 pub(super) fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>> {
     let splits = study.language_model.as_ref().map_or(&[][..], |test| &test.splits[..]);
     let (difference, paper) = (format!("− {}", comparison.baseline), "paper".to_owned());
@@ -102,7 +103,7 @@ pub(super) fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>>
     std::iter::once(heading).chain(comparison.rows.iter().map(row)).collect()
 }
 
-/// What their runs were like, below a row of headings.
+/// Figures of their runs, below a row of headings.
 pub(super) fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     let mut heading = headings(&["system", "dev loss", "gate entropy", "one expert", "random expert"]);
     heading.extend(headings(&["parameters", "updates", "time per run"]));
@@ -122,7 +123,7 @@ pub(super) fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     std::iter::once(heading).chain(comparison.rows.iter().map(row)).collect()
 }
 
-/// What the columns are.
+/// Notes on the columns.
 pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
     let baseline = &comparison.baseline;
@@ -170,7 +171,7 @@ pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
     let entropy = if study.translation.is_some() { "mean over encoder layers" } else { "mean over layers" };
     notes.push(format!(
         "Dev loss: bits per token, of the measured model. Gate entropy: nats, {entropy}, development set. ±: sample standard \
-         deviation over seeds. Time: training, validating and saving, over all sittings."
+         deviation over seeds. Time: training, validating and saving, over all sessions."
     ));
     for row in comparison.rows.iter().filter(|row| row.collapsed > 0) {
         notes.push(format!(

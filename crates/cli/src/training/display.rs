@@ -1,50 +1,84 @@
-//! What people see of a run.
+//! Progress of a run, for people or as JSON lines.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use indicatif::ProgressBar;
+use mae_train::artifacts::LAST;
 use mae_train::log::Event;
 use mae_train::memory::tokens_of;
+use mae_train::run::{Observer, Progress, Start};
 
 use crate::progress;
 
-/// Where it is shown.
+/// Stream and form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum Output {
     /// Standard output, for people.
-    Output,
+    Text,
     /// Standard output, as JSON lines.
     Json,
     /// Standard error, where standard output is for something else.
     Errors,
 }
 
-/// What people see of a run.
-pub struct Display<'a> {
-    to: To,
-    gpu: bool,
+/// Shows the progress of a run.
+pub struct Display {
+    output: Output,
     bar: ProgressBar,
-    folder: &'a Path,
+    folder: PathBuf,
+    gpu: bool,
 }
 
-impl<'a> Display<'a> {
-    /// Of a run in `folder`, on a GPU or not.
-    pub fn new(folder: &'a Path, gpu: bool, to: To) -> Self {
-        Self { to, gpu, bar: ProgressBar::hidden(), folder }
+impl Display {
+    /// Shows nothing yet.
+    pub fn new(output: Output) -> Self {
+        Self { output, bar: ProgressBar::hidden(), folder: PathBuf::new(), gpu: false }
     }
 
-    /// Says something, where it is for people.
+    /// Prints a line for people.
     pub fn say(&self, text: &str) {
-        match self.to {
-            To::Output => println!("{text}"),
-            To::Errors => eprintln!("{text}"),
-            To::Json => {}
+        match self.output {
+            Output::Text => println!("{text}"),
+            Output::Errors => eprintln!("{text}"),
+            Output::Json => {}
+        }
+    }
+}
+
+/// The model, the data and the device of a run, for people.
+fn introduction(start: &Start) -> String {
+    let Start { architecture, system, heads, parameters, data, device, .. } = start;
+    let experts = start.experts.map_or(String::new(), |experts| format!(" and {experts} experts"));
+    let trained = match start.trained_parameters {
+        trained if trained == *parameters => String::new(),
+        trained => format!(" ({trained} of them trained)"),
+    };
+    format!(
+        "{architecture}: {system}, {heads} heads{experts} per attention\n{parameters} parameters{trained}, {data}\n{device}"
+    )
+}
+
+/// Epochs and updates, for people.
+pub fn progress_in_words(Progress { epochs, updates }: Progress) -> String {
+    let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    format!("{} ({})", count(updates, "update"), count(epochs, "whole epoch"))
+}
+
+impl Observer for Display {
+    fn started(&mut self, start: &Start) {
+        (self.folder, self.gpu) = (start.folder.clone(), start.on_gpu);
+        if !start.has_development_set {
+            eprintln!("mae: the data has no `valid` set: training without validation");
+        }
+        self.say(&introduction(start));
+        if let (Some(progress), Output::Text) = (start.resumed, self.output) {
+            let folder = start.folder.display();
+            self.say(&format!("resumes from {folder}/{LAST}, after {}", progress_in_words(progress)));
         }
     }
 
-    /// Shows an event.
-    pub fn show(&mut self, event: &Event) {
-        if self.to == To::Json {
+    fn event(&mut self, event: &Event) {
+        if self.output == Output::Json {
             if !matches!(event, Event::Update { .. }) {
                 println!("{}", serde_json::to_string(event).expect("events can be written as JSON"));
             }
@@ -59,7 +93,7 @@ impl<'a> Display<'a> {
                 };
                 self.say(&format!("begins with the weights of {}{gates}", from.display()));
             }
-            Event::Reset { what } => eprintln!("mae: this run goes on without its {}", what.join(", ")),
+            Event::Reset { what } => eprintln!("mae: this run resumes without its {}", what.join(", ")),
             Event::Memory(used) => self.say(&format!(
                 "the largest batch ({}) takes {:.2} GiB of {} memory, parameters and optimiser included",
                 tokens_of((used.source_tokens, used.target_tokens)),
@@ -67,7 +101,7 @@ impl<'a> Display<'a> {
                 if self.gpu { "GPU" } else { "main" }
             )),
             Event::Changed { lines } => {
-                eprintln!("mae: this run goes on with other choices than before: {}", lines.join("; "));
+                eprintln!("mae: this run resumes with other choices than before: {}", lines.join("; "));
             }
             Event::Skipped { pairs, tokens, of_tokens, examples } => {
                 let some: Vec<String> = examples.iter().map(u64::to_string).collect();
@@ -120,7 +154,7 @@ impl<'a> Display<'a> {
                 }
                 self.say(&text);
             }
-            // The error that follows tells it.
+            // The error that follows reports it.
             Event::NotFinite(_) | Event::Saved { .. } => {}
         }
     }

@@ -43,7 +43,7 @@ fn language_models_by_perplexity() {
     for part in parts {
         assert!(table.contains(part), "{part}: {table}");
     }
-    for part in ["Base, 4 heads per attention", "Mae, 4 heads and 4 experts per attention"] {
+    for part in ["BASE, 4 heads per attention", "MAE, 4 heads and 4 experts per attention"] {
         assert!(told.stderr.contains(part), "{part}: {}", told.stderr);
     }
     let texts = |run: &str| json(&place.path(&format!("out/{run}/result.json")))["language_model"].clone();

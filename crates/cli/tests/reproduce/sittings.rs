@@ -32,7 +32,7 @@ fn interrupted_studies_go_on() {
         sitting.succeeded();
         sittings += 1;
         if !place.path("short/mae7-1/result.json").exists() {
-            assert!(sitting.stderr.contains("this sitting has ended"), "{}", sitting.stderr);
+            assert!(sitting.stderr.contains("this session has ended"), "{}", sitting.stderr);
             assert!(sitting.stdout.contains("Not done yet"), "{}", sitting.stdout);
         }
         // One update each is enough of this.
@@ -50,7 +50,7 @@ fn interrupted_studies_go_on() {
         (["--max-epoch", "1"], "train.max_epoch = 2 (now 1)"),
     ] {
         let other = place.mae(&args("longer", &[&more[..], &flags].concat()), &[]);
-        let said = format!("longer/mae7-1 was begun with {then}: go on as it was begun, or remove");
+        let said = format!("longer/mae7-1 was started with {then}: resume it as it was started, or remove");
         assert!(other.failed().contains(&said), "{}", other.stderr);
     }
     place.mae(&args("longer", &more), &[]).succeeded();

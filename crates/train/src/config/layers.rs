@@ -1,4 +1,4 @@
-//! Layers of a configuration: laid over each other, searched for keys that do not exist, made from flags.
+//! Layers of a configuration: merged, searched for keys that do not exist, made from `key=value`.
 
 use mae_model::folder::Task;
 use mae_model::lm;
@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 use crate::{Error, Result};
 
-/// What the architecture that the last layer names is for; without one, translation.
+/// Task of the architecture that the last layer names; without one, translation.
 pub fn task(layers: &[Table]) -> Task {
     let merged = merged(layers);
     match arch(&merged) {
@@ -26,8 +26,8 @@ pub(super) fn arch(merged: &Table) -> Option<&str> {
     merged.get("model")?.get("arch")?.as_str()
 }
 
-/// A language model's positions, as a layer, where no layer sets them: what a block has. Where blocks end with lines, which may
-/// be longer than that, the architecture's, if they are more.
+/// A layer with the positions of a language model, for layers that do not set them: those of a block. Where blocks end with
+/// lines, which may be longer, those of the architecture, if they are more.
 pub(super) fn positions_of_blocks(merged: &Table) -> Table {
     let train = |key: &str| merged.get("train").and_then(|train| train.get(key));
     let Some(tokens) = train("tokens_per_sample").and_then(Value::as_integer) else { return Table::new() };
@@ -37,7 +37,7 @@ pub(super) fn positions_of_blocks(merged: &Table) -> Table {
     Table::from_iter([("model".to_owned(), Value::Table(positions))])
 }
 
-/// Parses `key.path=value` into a table, for flags. What TOML cannot read is taken as text.
+/// Parses `key.path=value` into a table. A value that is not TOML is taken as text.
 pub fn assignment(text: &str) -> Result<Table> {
     let fault =
         || Error::Config(vec![format!("`{text}` is not of the form key=value, as in train.lr=0.001")]);
@@ -93,7 +93,7 @@ pub(super) fn unknown_keys(path: &str, table: &Table, known: &Table, faults: &mu
     }
 }
 
-/// A value that its key cannot have, in one line and without the names of Rust's types.
+/// Describes a value that its key cannot have, in one line and without the names of Rust's types.
 pub(super) fn wrong_value(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let (fault, key) = text.trim_end().split_once("\nin ").unwrap_or((text.trim_end(), ""));

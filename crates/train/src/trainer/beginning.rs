@@ -1,12 +1,13 @@
-//! Where a run begins or goes on, and what of it no longer holds.
+//! Start or resumption of a run, and the parts of its state that no longer hold.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use mae_model::Model;
 
 use super::Trainer;
 use crate::checkpoint::{self, RunState};
-use crate::kept::Kept;
+use crate::kept::KeptKind;
 use crate::log::Event;
 use crate::{Result, finetune, kept};
 
@@ -25,13 +26,13 @@ const OF_BATCHES: [&str; 8] = [
     "seed",
 ];
 
-/// Whether a line of `[train]` is about one of these keys.
+/// Returns whether a line of `[train]` is about one of these keys.
 fn is_of(line: &str, keys: &[&str]) -> bool {
     line.split_once(" =").is_some_and(|(key, _)| keys.contains(&key))
 }
 
 impl<M: Model> Trainer<'_, M> {
-    /// Where the run stands: as its last checkpoint says, or at its beginning. Also what there is to say about it.
+    /// Returns the state of the run, from its last checkpoint or a fresh one, and the events to report.
     pub(super) fn begin(&mut self) -> Result<(RunState, Vec<Event>)> {
         let train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
         checkpoint::check_dictionaries(&self.folder, &self.text)?;
@@ -50,22 +51,26 @@ impl<M: Model> Trainer<'_, M> {
         let before = std::mem::replace(&mut state.train, train);
         let known: Vec<&str> = before.lines().collect();
         let changed = state.train.lines().filter(|line| !known.contains(line)).map(str::to_owned);
-        let (lines, mut what) = (changed.collect::<Vec<_>>(), self.resets.names());
+        let lines: Vec<String> = changed.collect();
+        let mut what: Vec<Cow<'static, str>> = self.resets.names().into_iter().map(Cow::Borrowed).collect();
         let measured = std::mem::replace(&mut state.development, self.development());
         let other_set = measured.is_some() && measured != state.development;
         let mut forgets_best = self.resets.meters || self.resets.optimizer;
         if state.best.is_some() && (other_set || lines.iter().any(|line| is_of(line, &OF_SCORES))) {
             (state.best, state.stale, forgets_best) = (None, 0, true);
-            what.push("best score, which was measured otherwise");
+            what.push("best score, which was measured otherwise".into());
         }
         if state.batches != Some(0) && lines.iter().any(|line| is_of(line, &OF_BATCHES)) {
-            what.push("exact place in the epoch: batches are cut otherwise, and some of its data come twice or not at all");
+            what.push(
+                "exact place in the epoch: batches are cut otherwise, and some of its data come twice or not at all"
+                    .into(),
+            );
         }
-        // Numbers that begin anew must not be taken for older or better ones.
+        // Checkpoints whose numbers will come again must not be taken for newer or better ones.
         for (begins_anew, kind) in [
-            (self.resets.dataloader, Kept::Epochs),
-            (self.resets.optimizer, Kept::Updates),
-            (forgets_best, Kept::Best),
+            (self.resets.dataloader, KeptKind::Epochs),
+            (self.resets.optimizer, KeptKind::Updates),
+            (forgets_best, KeptKind::Best),
         ] {
             if begins_anew {
                 kept::set_aside(&self.folder, kind)?;
@@ -78,7 +83,7 @@ impl<M: Model> Trainer<'_, M> {
         Ok((state, events.into_iter().flatten().collect()))
     }
 
-    /// How large the development set is: another size is another set.
+    /// Sentences and target tokens of the development set: another size is another set.
     fn development(&self) -> Option<[u64; 2]> {
         let lengths = self.valid?.lengths();
         Some([lengths.len() as u64, lengths.iter().map(|&(_, target)| u64::from(target)).sum()])

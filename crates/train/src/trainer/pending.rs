@@ -1,4 +1,4 @@
-//! Updates that were asked for and not reported yet.
+//! Updates that were queued and not reported yet.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -25,12 +25,12 @@ impl Pending {
         Self { updates: VecDeque::new(), last: Instant::now(), newest: None, log_interval }
     }
 
-    /// An update was asked for, after so many updates and batches of the epoch.
+    /// Adds an update, which comes after so many updates and batches of the epoch.
     pub(super) fn add(&mut self, update: PendingUpdate, before: [u64; 2]) {
         self.updates.push_back((update, before));
     }
 
-    /// The time until now was spent on something else than updates.
+    /// Leaves out the time until now, which was not spent on updates.
     pub(super) fn forget_time(&mut self) {
         self.last = Instant::now();
     }
@@ -68,7 +68,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Reports all updates, and logs those that no line has told of: the epoch or the run ends.
+    /// Reports all updates and logs those that are in no line yet, because the epoch or the run ends.
     pub(super) fn report_all(
         &mut self,
         state: &mut RunState,
@@ -79,7 +79,7 @@ impl Pending {
     }
 
     fn tell_window(&self, state: &mut RunState, tell: &mut impl FnMut(Event) -> Result<()>) -> Result<()> {
-        // Nothing new after a resume: what was not told then waits for the next update.
+        // Nothing new after a resume: sums that were not logged then wait for the next update.
         let Some((number, gate_updates, rate)) = self.newest else { return Ok(()) };
         tell(Event::Train(state.window.line(state.epoch, number, gate_updates, rate)))
     }

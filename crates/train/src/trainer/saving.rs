@@ -1,16 +1,16 @@
-//! Validation, and what is saved after it.
+//! Validation, and the checkpoints after it.
 
 use std::path::Path;
 
 use mae_model::Model;
 
 use super::Trainer;
-use crate::checkpoint::{self, RunState, Snapshot};
+use crate::checkpoint::{RunState, Snapshot};
 use crate::config::Metric;
 use crate::diagnosis::Diagnosis;
 use crate::log::Event;
 use crate::validate::development_loss;
-use crate::{Error, Result, kept};
+use crate::{Error, Result, artifacts, kept};
 
 impl<M: Model> Trainer<'_, M> {
     pub(super) fn validate(
@@ -54,19 +54,19 @@ impl<M: Model> Trainer<'_, M> {
             })?;
         }
         if is_best {
-            self.write(snapshot, checkpoint::BEST, state, tell)?;
+            self.write(snapshot, artifacts::BEST, state, tell)?;
         }
         Ok(())
     }
 
-    /// Saves all that the run needs to go on.
+    /// Saves everything that the run needs to resume.
     pub(super) fn save(
         &mut self,
         state: &RunState,
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
         let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, state)?;
-        self.write(snapshot, checkpoint::LAST, state, tell)
+        self.write(snapshot, artifacts::LAST, state, tell)
     }
 
     /// Saves the model under a name of its own, and lets `prune` leave `count` of the kind.
@@ -84,18 +84,18 @@ impl<M: Model> Trainer<'_, M> {
         })
     }
 
-    /// Saves what was there before an update that failed, beside `checkpoint_last`, with what is known about it.
+    /// Saves the state before an update that failed, beside `checkpoint_last`, with a report about it.
     pub(super) fn save_before(&mut self, mut diagnosis: Diagnosis, state: RunState) -> Result<Diagnosis> {
         self.writer.finish()?;
         let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, &state)?;
-        let saved = snapshot.write(&self.folder, checkpoint::NOT_FINITE, &self.text)?;
+        let saved = snapshot.write(&self.folder, artifacts::NOT_FINITE, &self.text)?;
         let json = serde_json::to_string(&diagnosis).expect("a diagnosis can always be written as JSON");
-        mae_model::folder::write_aside(&saved.join(checkpoint::DIAGNOSIS), json.as_bytes())?;
+        mae_model::folder::write_aside(&saved.join(artifacts::DIAGNOSIS), json.as_bytes())?;
         diagnosis.saved = Some(saved);
         Ok(diagnosis)
     }
 
-    /// Has a snapshot written while training goes on.
+    /// Lets a snapshot be written while training continues.
     fn write(
         &mut self,
         snapshot: Snapshot,

@@ -5,11 +5,9 @@ use mae_data::vocab::{EOS, SPECIALS, VocabOptions};
 use mae_data::{BatchSampler, MemoryDataset, PackedBatch, ParallelDataset, SamplerOptions, Sentences, Vocab};
 use mae_engine::{Rng, Stream};
 use mae_model::ModelConfig;
-use mae_train::RunConfig;
-use mae_train::config::assignment;
+use mae_train::{Recipe, RunConfig};
 
 use super::peer::Flags;
-use crate::recipes;
 
 /// Size of the model; by default that of the IWSLT14 task.
 #[derive(Clone, clap::Args)]
@@ -47,7 +45,7 @@ impl Shape {
 
     /// Configuration of `variant` with these sizes.
     pub fn config(&self, variant: &str) -> Result<RunConfig> {
-        let mut layers = recipes::layers("iwslt14-base")?;
+        let mut recipe = Recipe::load("iwslt14-base")?;
         for (key, value) in [
             ("encoder_embed_dim", self.width),
             ("encoder_ffn_embed_dim", self.inner),
@@ -55,10 +53,9 @@ impl Shape {
             ("decoder_layers", self.layers),
             ("encoder_attention_heads", self.heads),
         ] {
-            layers.push(assignment(&format!("model.{key}={value}"))?);
+            recipe = recipe.set(&format!("model.{key}={value}"))?;
         }
-        layers.push(recipes::system(variant, self.heads)?);
-        Ok(RunConfig::from_layers(&layers)?)
+        Ok(recipe.with_system(variant)?.config()?)
     }
 
     /// Sizes as flags of the peer.

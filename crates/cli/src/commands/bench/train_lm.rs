@@ -6,13 +6,11 @@ use mae_engine::Rng;
 use mae_engine::ops::adaptive::Bands;
 use mae_model::LanguageModel;
 use mae_model::lm::LmConfig;
-use mae_train::config::assignment;
-use mae_train::{Learner, RunConfig};
+use mae_train::{Learner, Recipe, RunConfig};
 
 use super::peer::Flags;
 use super::shapes::check_sizes;
 use super::steps::{Bench, Timing};
-use crate::recipes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -105,7 +103,7 @@ impl LmSizes {
         max_tokens: usize,
         tokens_per_sample: usize,
     ) -> Result<RunConfig<LmConfig>> {
-        let mut layers = recipes::layers("wiki103-base")?;
+        let mut recipe = Recipe::load("wiki103-base")?;
         for (key, value) in [
             ("model.decoder_embed_dim", self.width.to_string()),
             ("model.decoder_ffn_embed_dim", self.inner.to_string()),
@@ -116,10 +114,9 @@ impl LmSizes {
             ("train.tokens_per_sample", tokens_per_sample.to_string()),
             ("train.max_tokens", max_tokens.to_string()),
         ] {
-            layers.push(assignment(&format!("{key}={value}"))?);
+            recipe = recipe.set(&format!("{key}={value}"))?;
         }
-        layers.push(recipes::system(variant, self.heads)?);
-        Ok(RunConfig::from_layers(&layers)?)
+        Ok(recipe.with_system(variant)?.config()?)
     }
 
     /// Sizes as flags of the peer.

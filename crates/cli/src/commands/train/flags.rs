@@ -1,9 +1,9 @@
 //! Flags of `mae train` that stand for keys, and those that begin things anew.
 
 use anyhow::Result;
+use mae_train::Recipe;
 use mae_train::checkpoint::Resets;
-use mae_train::config::assignment;
-use toml::{Table, Value};
+use toml::Value;
 
 /// Flags that fairseq users know; each stands for one key.
 #[derive(clap::Args)]
@@ -138,8 +138,8 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// A layer of the configuration for each flag that was given.
-    pub fn layers(&self) -> Result<Vec<Table>> {
+    /// Sets the key of each flag that was given.
+    pub fn apply(&self, recipe: Recipe) -> Result<Recipe> {
         let text = |value: &dyn std::fmt::Display| value.to_string();
         // With an exponent, so that a large one is not taken for a whole number.
         let float = |value: f64| format!("{value:e}");
@@ -197,13 +197,12 @@ impl Flags {
             ("train.eval_bleu_beam", self.eval_bleu.then(|| "5".into())),
             ("train.best_checkpoint_metric", self.best_checkpoint_metric.clone()),
         ];
-        let layer =
-            |(key, value): (&str, Option<String>)| value.map(|v| Ok(assignment(&format!("{key}={v}"))?));
-        given.into_iter().filter_map(layer).collect()
+        let given = given.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+        Ok(given.into_iter().try_fold(recipe, |recipe, text| recipe.set(&text))?)
     }
 }
 
-/// fairseq's flags for a run that goes on with less than it had.
+/// fairseq's flags for a run that resumes with less than it had.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Going on with less than there was")]
 pub struct ResetFlags {
@@ -222,7 +221,7 @@ pub struct ResetFlags {
 }
 
 impl ResetFlags {
-    /// What to reset.
+    /// Parts to reset.
     pub fn resets(&self) -> Resets {
         Resets {
             optimizer: self.reset_optimizer,

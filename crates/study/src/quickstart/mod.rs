@@ -1,0 +1,195 @@
+//! The whole story on a made-up corpus: prepare it, train one system, translate held-out lines, look at the gates.
+//!
+//! | room | contents |
+//! |---|---|
+//! | `mod` | corpus, training and evaluation |
+//! | `folder` | the folder: files of an earlier quickstart are replaced, other files are not |
+//! | [`report`] | results of one system |
+
+mod folder;
+pub mod report;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
+use mae_data::grammar::{self, Pair};
+use mae_data::vocab::VocabOptions;
+use mae_data::{ParallelDataset, Vocab, files};
+use mae_engine::Device;
+use mae_eval::bleu::{BleuConfig, BleuStats, Tokenizer, exact_match};
+use mae_eval::gates::summarise;
+use mae_model::ExpertMode;
+use mae_train::checkpoint::Resets;
+use mae_train::run::{self, Pairs, Session, Trained};
+use mae_train::{Recipe, RunConfig, artifacts};
+use mae_translate::{SearchOptions, best_lines};
+
+use self::report::{Example, GateReport, Report};
+use crate::error::{QuickstartFault, Result};
+
+/// Held-out lines that the model is scored on.
+const HELD_OUT: usize = 500;
+/// Merges of the joint BPE.
+const MERGES: usize = 500;
+/// Held-out lines that a report shows.
+const EXAMPLES: usize = 5;
+
+/// The model and its training: small enough for two cores and two minutes. Gates take their G step in every fifth
+/// update rather than in every fifth epoch, because there are only a few epochs.
+const RECIPE: &str = r#"
+[model]
+arch = "transformer_tiny"
+encoder_layers = 2
+decoder_layers = 2
+encoder_embed_dim = 128
+encoder_ffn_embed_dim = 256
+dropout = 0.0
+share_embeddings = "all"
+
+[model.mixture]
+gate_hidden = 64
+gate_dropout = 0.1
+
+[train]
+lr = 3e-3
+warmup_updates = 150
+max_tokens = 1600
+max_update = 900
+gate_every_updates = 5
+log_interval = 20
+label_smoothing = 0.1
+"#;
+
+/// One side of a pair.
+type Side = fn(&Pair) -> &str;
+
+/// Size and folder of a quickstart.
+#[derive(Clone, Debug)]
+pub struct Quickstart {
+    /// Sentence pairs to train on.
+    pub pairs: usize,
+    /// Seed of the corpus and of the training.
+    pub seed: u64,
+    /// Folder for everything.
+    pub folder: PathBuf,
+    /// Updates to train for; those of the recipe, if not given.
+    pub updates: Option<u64>,
+}
+
+/// The corpus, prepared.
+pub struct Prepared {
+    pairs: Pairs,
+    test: ParallelDataset,
+    held_out: Vec<Pair>,
+}
+
+impl Quickstart {
+    /// Makes the corpus, learns the segmentation, writes both as text files, and encodes them.
+    pub fn prepare(&self) -> Result<Prepared> {
+        let most = grammar::capacity() - HELD_OUT as u64;
+        if self.pairs == 0 || self.pairs as u64 > most {
+            let (pairs, held_out) = (self.pairs, HELD_OUT);
+            return Err(QuickstartFault::Pairs { pairs, most, held_out }.into());
+        }
+        if self.updates == Some(0) {
+            return Err(QuickstartFault::Updates.into());
+        }
+        let mut pairs = grammar::generate(self.pairs + HELD_OUT, self.seed);
+        let held_out = pairs.split_off(self.pairs);
+        files::create_folder(&self.folder)?;
+        let mut counts = WordCounts::default();
+        for pair in &pairs {
+            counts.add_line(&pair.source);
+            counts.add_line(&pair.target);
+        }
+        let codes = learn(&counts, LearnOptions { merges: MERGES, ..LearnOptions::default() }, |_| {})?;
+        let bpe = Bpe::new(&codes);
+        let segment = |pairs: &[Pair], side: Side| -> Vec<String> {
+            bpe.segment_lines(&pairs.iter().map(side).collect::<Vec<_>>())
+        };
+        let sides: [(&str, Side); 2] = [("en", |p| &p.source), ("de", |p| &p.target)];
+        let mut pieces = WordCounts::default();
+        let (mut encoded, mut texts) = (Vec::new(), Vec::new());
+        for (name, pairs) in [("train", &pairs), ("test", &held_out)] {
+            for (lang, side) in sides {
+                let text: String = pairs.iter().flat_map(|pair| [side(pair), "\n"]).collect();
+                texts.push((self.folder.join(format!("{name}.{lang}")), text));
+                let lines = segment(pairs, side);
+                if name == "train" {
+                    lines.iter().for_each(|line| pieces.add_line(line));
+                }
+                encoded.push(lines);
+            }
+        }
+        folder::check_texts(&self.folder, &texts)?;
+        for (path, text) in &texts {
+            files::write(path, text.as_bytes())?;
+        }
+        let vocab = Arc::new(Vocab::from_counts(pieces.iter(), VocabOptions::default()));
+        let train = ParallelDataset::from_lines(&encoded[0], &encoded[1], vocab.clone(), vocab.clone())?;
+        let test = ParallelDataset::from_lines(&encoded[2], &encoded[3], vocab.clone(), vocab)?;
+        Ok(Prepared { pairs: Pairs { train, valid: None, codes: Some(codes.into()) }, test, held_out })
+    }
+
+    /// Returns the configuration of a system.
+    pub fn config(&self, system: &str) -> Result<RunConfig> {
+        let recipe: Recipe = RECIPE.parse()?;
+        let mut config: RunConfig = recipe.with_system(system)?.config()?;
+        config.train.seed = self.seed;
+        if let Some(updates) = self.updates {
+            config.train.max_update = updates;
+        }
+        Ok(config)
+    }
+
+    /// Trains `system`, translates the held-out lines, looks at the gates.
+    pub fn run(&self, data: &Prepared, system: &str, observer: &mut dyn run::Observer) -> Result<Report> {
+        let begun = Instant::now();
+        let config = self.config(system)?;
+        let (updates, folder) = (config.train.max_update, self.folder.join(system));
+        folder::forget_earlier_run(&folder)?;
+        let session = Session {
+            data: &format!("{} {}, seed {}", self.pairs, folder::CORPUS, self.seed),
+            material: &data.pairs,
+            device: &Device::cpu(),
+            folder: &folder,
+            tensorboard: None,
+            resets: Resets::default(),
+            bleu: None,
+            stop: &AtomicBool::new(false),
+        };
+        let Trained { model, .. } = session.train(config, observer)?;
+        let options = SearchOptions { max_len_a: 2.0, max_len_b: 10, ..SearchOptions::default() };
+        let side = (&*data.test.tgt_vocab, data.pairs.codes.as_ref());
+        let lines = best_lines(&model, &data.test.src, side, &options, &ExpertMode::Mix)?;
+        let mut bleu = BleuStats::new(BleuConfig { tokenizer: Tokenizer::None, ..BleuConfig::default() });
+        for (line, pair) in lines.iter().zip(&data.held_out) {
+            bleu.add(line, &[&pair.target])?;
+        }
+        let exact_match = exact_match(lines.iter().zip(data.held_out.iter().map(|pair| &pair.target)));
+        let gates = GateReport::new(summarise(&model, &data.test)?, &data.held_out);
+        let example = |(pair, line): (&Pair, &String)| Example {
+            source: pair.source.clone(),
+            target: pair.target.clone(),
+            translation: line.clone(),
+        };
+        let bleu = bleu.score();
+        Ok(Report {
+            system: system.to_owned(),
+            pairs: self.pairs,
+            seed: self.seed,
+            parameters: model.size(),
+            updates,
+            seconds: begun.elapsed().as_secs_f64(),
+            exact_match,
+            bleu: bleu.score,
+            bleu_signature: format!("BLEU|{}", bleu.signature),
+            gates,
+            examples: data.held_out.iter().zip(&lines).map(example).take(EXAMPLES).collect(),
+            model: folder.join(artifacts::LAST).display().to_string(),
+        })
+    }
+}

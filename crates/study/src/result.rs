@@ -1,0 +1,174 @@
+//! Everything that is known about a finished run. `result.json` is written last and at once: a run that has one is done.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use mae_data::files;
+use mae_train::keys::Keys;
+use mae_train::validate::Validation;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result, read_if_there};
+use crate::origins::Origins;
+
+/// The file of a finished run.
+pub const RESULT: &str = "result.json";
+
+/// A finished run. Losses are in bits per target token, entropies in nats, BLEU is 0 to 100.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Its system.
+    pub system: String,
+    /// Its seed.
+    pub seed: u64,
+    /// The model that was measured, in words.
+    pub model: String,
+    /// Parameters of the model.
+    pub parameters: u64,
+    /// Those that were trained.
+    pub trained_parameters: u64,
+    /// Updates made.
+    pub updates: u64,
+    /// The update after which the smoothed development loss was lowest.
+    pub best_update: Option<u64>,
+    /// Epochs, with fractions.
+    pub epochs: f64,
+    /// Seconds of all sessions, with validating and saving; what a kill lost is not counted.
+    pub wall_seconds: f64,
+    /// Seconds of updates.
+    pub training_seconds: f64,
+    /// Lowest smoothed development loss of a validation.
+    pub best_dev_loss: Option<f64>,
+    /// Development set, of the model that was measured.
+    pub dev: Option<Development>,
+    /// Gates on the development set, of translation models that have some.
+    pub gates: Option<Gates>,
+    /// Of translation models.
+    pub translation: Option<Translated>,
+    /// Of language models, by text.
+    pub language_model: Option<BTreeMap<String, Predicted>>,
+    /// Device that computed it.
+    pub device: String,
+    /// The version of the program.
+    pub version: String,
+    /// The commit that the program was built from, if it is known.
+    pub commit: Option<String>,
+    /// The data's folder.
+    pub data: String,
+    /// Fingerprints of the data and the parent, by part; empty in results of versions that did not keep them.
+    #[serde(default)]
+    pub made_from: Origins,
+    /// The protocol that it was measured by, key by key; incomplete in results of versions that did not keep it.
+    #[serde(default)]
+    pub measured: Keys,
+    /// Everything the run used, key by key.
+    pub config: Keys,
+}
+
+/// A development set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Development {
+    /// Smoothed loss.
+    pub loss: f64,
+    /// Plain loss.
+    pub nll_loss: f64,
+    /// 2^nll_loss.
+    pub ppl: f64,
+    /// Mean over all attentions.
+    pub gate_entropy: Option<f64>,
+}
+
+impl From<Validation> for Development {
+    fn from(found: Validation) -> Self {
+        let Validation { loss, nll_loss, ppl, gate_entropy, .. } = found;
+        Self { loss, nll_loss, ppl, gate_entropy }
+    }
+}
+
+/// Mean entropies of gates over layers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Gates {
+    /// Encoder: what the paper reports.
+    pub encoder: Option<f64>,
+    /// Self-attentions of the decoder.
+    pub decoder: Option<f64>,
+    /// Attentions to the source.
+    pub cross: Option<f64>,
+    /// ln E: a gate without favourites.
+    pub uniform: f64,
+    /// True if a few experts take everything in some attention.
+    pub collapsed: bool,
+    /// The same in words.
+    pub verdict: String,
+}
+
+/// A translated test set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Translated {
+    /// The set.
+    pub split: String,
+    /// sacreBLEU of the detokenised text, where there is a reference for it.
+    pub bleu: Option<f64>,
+    /// Its signature.
+    pub signature: Option<String>,
+    /// multi-bleu.perl's, on whitespace tokens with pieces joined.
+    pub bleu_tokenised: f64,
+    /// True if words were split at their dashes for it.
+    pub compound_split: bool,
+    /// BLEU with one expert per attention.
+    pub one_expert: Option<OneExpert>,
+}
+
+/// BLEU (fairseq's, whitespace tokens) or perplexity per word with one expert per attention.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OneExpert {
+    /// Of the mixture.
+    pub mixture: f64,
+    /// With the gates' favourites.
+    pub argmax: Option<f64>,
+    /// With random experts, of each draw.
+    pub random: Vec<f64>,
+}
+
+/// A text that was predicted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Predicted {
+    /// Tokens, ends of lines counted.
+    pub tokens: u64,
+    /// Perplexity per token.
+    pub ppl: f64,
+    /// Perplexity per word, pieces joined.
+    pub ppl_per_word: f64,
+    /// Perplexity with one expert per attention, of the last text.
+    pub one_expert: Option<OneExpert>,
+}
+
+impl RunResult {
+    /// Scores with one expert per attention, if they were measured.
+    pub fn one_expert(&self) -> Option<&OneExpert> {
+        let of_texts = || self.language_model.iter().flatten().find_map(|(_, text)| text.one_expert.as_ref());
+        self.translation.as_ref().and_then(|test| test.one_expert.as_ref()).or_else(of_texts)
+    }
+
+    /// Reads the result of a run's folder; `None` if it has none.
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(RESULT);
+        let Some(text) = read_if_there(&path)? else { return Ok(None) };
+        let mut result: Self = serde_json::from_str(&text).map_err(|source| {
+            let advice = "remove the folder, and the run is made again";
+            Error::Damaged { path, advice, source }
+        })?;
+        if let (true, Some(test)) = (result.measured.is_empty(), &result.translation) {
+            let known =
+                [("split", format!("{:?}", test.split)), ("compound_split", test.compound_split.to_string())];
+            result.measured = known.map(|(key, value)| (format!("translation.{key}"), value)).into();
+        }
+        Ok(Some(result))
+    }
+
+    /// Writes it into a run's folder.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self).expect("results can always be written as JSON");
+        Ok(files::write(folder.join(RESULT), text.as_bytes())?)
+    }
+}
