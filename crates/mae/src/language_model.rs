@@ -19,10 +19,21 @@ use crate::translation::Token;
 /// A language model with what it needs to read and write text. It can be shared between threads as a
 /// [`Translator`](crate::Translator) can.
 ///
-/// ```no_run
-/// let model = mae::LanguageModel::load("runs/lm/checkpoint_best", &mae::Device::auto())?;
-/// let found = model.continue_text("The history of the", &mae::ContinueOptions::default())?;
-/// println!("{}", found.text);
+/// ```
+/// use mae::{ContinueOptions, Device, LanguageModel, ScoreOptions};
+/// # let place = tempfile::tempdir().unwrap();
+/// # let folder = place.path();
+/// # let dictionary = std::sync::Arc::new(mae::data::Vocab::from_counts([("the", 2), ("history", 1)], Default::default()));
+/// # let mut config = mae::model::LmConfig::arch("transformer_lm_tiny")?;
+/// # (config.adaptive_softmax_cutoff, config.max_positions) = (vec![], 9);
+/// # let model = mae::model::LanguageModel::new(&config, dictionary.len(), Device::cpu().engine(), 1)?;
+/// # mae::model::lm::LmFolder { model, dictionary, codes: None }.save(folder)?;
+///
+/// let model = LanguageModel::load(folder, &Device::cpu())?;
+/// let found = model.continue_text("the history", &ContinueOptions::default())?;
+/// assert!(found.text.starts_with("the history"));
+/// let scores = model.score(&["the history"], &ScoreOptions::default())?;
+/// assert!(scores[0].log_prob() < 0.0);
 /// # Ok::<(), mae::Error>(())
 /// ```
 pub struct LanguageModel {

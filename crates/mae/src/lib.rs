@@ -14,9 +14,10 @@
 //! | [`Device`] | the CPU or a GPU |
 //! | [`Translator`], [`TranslateOptions`], [`Translation`] | translation models: lines to translations, scores, gates |
 //! | [`LanguageModel`] | language models: scores of texts, and texts that are continued |
+//! | [`train`] | training from a folder and a recipe, with an observer |
 //! | [`metrics`] | BLEU, chrF, TER, and tests of significance |
 //! | [`Error`] | anything that can go wrong |
-//! | [`data`], [`engine`], [`model`], [`translate`](mod@translate), [`train`](mod@train), [`eval`] | the crates below, for programs that need more |
+//! | [`data`], [`engine`], [`model`], [`translate`], [`eval`] | the crates below, for programs that need more |
 //!
 //! The library prints nothing and reads no arguments.
 
@@ -27,6 +28,7 @@ mod error;
 mod language_model;
 pub mod metrics;
 mod options;
+pub mod train;
 mod translation;
 mod translator;
 
@@ -34,7 +36,6 @@ pub use mae_data as data;
 pub use mae_engine as engine;
 pub use mae_eval as eval;
 pub use mae_model as model;
-pub use mae_train as train;
 pub use mae_translate as translate;
 
 pub use device::Device;

@@ -20,10 +20,21 @@ use crate::translation::Translation;
 /// Translators can be shared between threads. On the CPU, calls run side by side; on a GPU they take turns, because a GPU
 /// has one stream of work. The result for a line depends neither on other lines nor on other calls.
 ///
-/// ```no_run
-/// let translator = mae::Translator::load("runs/de-en/checkpoint_best", &mae::Device::auto())?;
-/// let found = translator.translate(&["guten morgen"], &mae::TranslateOptions::default())?;
-/// println!("{} ({:.2})", found[0].text(), found[0].score());
+/// ```
+/// use mae::{Device, TranslateOptions, Translator};
+/// # let place = tempfile::tempdir().unwrap();
+/// # let folder = place.path();
+/// # let words = std::sync::Arc::new(mae::data::Vocab::from_counts([("guten", 1), ("morgen", 1)], Default::default()));
+/// # let config = mae::model::ModelConfig { max_positions: 9, ..mae::model::ModelConfig::arch("transformer_tiny")? };
+/// # let model = mae::model::Translator::new(&config, [words.len(); 2], Device::cpu().engine(), 1)?;
+/// # mae::model::folder::ModelFolder { model, source: words.clone(), target: words, codes: None }.save(folder)?;
+///
+/// let translator = Translator::load(folder, &Device::cpu())?;
+/// let found = translator.translate(&["guten morgen", ""], &TranslateOptions::default().nbest(3))?;
+/// for hypothesis in found[0].nbest() {
+///     println!("{} ({:.2} nats)", hypothesis.text, hypothesis.score);
+/// }
+/// assert_eq!(found[1].text(), "");
 /// # Ok::<(), mae::Error>(())
 /// ```
 pub struct Translator {
