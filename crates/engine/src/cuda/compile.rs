@@ -21,11 +21,8 @@ pub(super) const PRELUDE_CONSTANTS: &[(&str, &dyn Constant)] =
 
 /// Kernel files that no op has in its room.
 static SHARED: &[&KernelFile] = &[
-    &ops::decode::FILE,
     &ops::elementwise::FILE,
-    &ops::mixture::FILE,
     &ops::optim::FILE,
-    &ops::pool::FILE,
     &super::product::FILE,
 ];
 

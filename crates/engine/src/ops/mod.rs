@@ -77,8 +77,11 @@ rooms! {
     batch_norm: [FILE];
     cross_entropy: [FILE];
     custom: [];
+    decode: [FILE];
     embed: [FILE];
     linear: [FILE];
+    mixture: [FILE];
+    pool: [FILE];
     project: [];
     residual_norm: [FILE];
     sigmoid: [FILE];

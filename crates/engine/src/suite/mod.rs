@@ -19,12 +19,9 @@
 mod adaptive;
 mod case;
 mod compare;
-mod decode;
-mod mixture;
 mod network;
 mod optim;
 mod parameter;
-mod pool;
 mod scene;
 pub mod speed;
 #[cfg(test)]
@@ -49,10 +46,7 @@ fn all_cases() -> Vec<Case> {
         crate::ops::cases(),
         parameter::cases(),
         adaptive::cases(),
-        pool::cases(),
-        mixture::cases(),
         optim::cases(),
-        decode::cases(),
         network::cases(),
     ]
     .into_iter()

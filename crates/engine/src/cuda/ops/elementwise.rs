@@ -8,7 +8,7 @@ use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::device::Buffer;
 use crate::ops::linear::cuda::{MATRICES_PER_LAUNCH, MOST_PARTS, RowSum, RowSums, SUM_RUNS, SumRows};
-use crate::{ParamId, Tape, Tensor, Var};
+use crate::{ParamId, Tape, Var};
 
 /// Columns that a block sums, and threads that share each.
 const SUM_COLUMNS: usize = 32;
@@ -44,8 +44,6 @@ kernels! {
     struct AddFloat = add_float { total: *mut f32, values: *const f32, n: u64 }
     /// Gradient of a parameter from that of its copy.
     struct FromAct = from_act { src: *const Act, dst: *mut f32, n: u64, add: u32 }
-    struct Gather = gather { x: *const Act, rows: *const u32, y: *mut Act, count: u32, cols: u32 }
-    struct GatherFloat = gather_float { x: *const f32, rows: *const u32, y: *mut f32, count: u32, cols: u32 }
 
     /// Rows by index, as many as there really are; zeros for the others.
     pub(super) struct TakeRows = take_rows {
@@ -219,17 +217,6 @@ pub(crate) fn parameter(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, id: ParamId) -> Var
         }
     });
     y
-}
-
-/// Rows of `x` by index.
-pub(crate) fn gather(gpu: &Arc<Gpu>, x: &Tensor, rows: Ptr, count: usize, y: &Buffer) {
-    let shape = Shape::over_rows(count, x.cols());
-    let is_act = x.dtype() == gpu.act();
-    let (x, y, count, cols) = (x.ptr(), y.ptr(), count as u32, x.cols() as u32);
-    match is_act {
-        true => gpu.call(shape, &Gather { x, rows, y, count, cols }),
-        false => gpu.call(shape, &GatherFloat { x, rows, y, count, cols }),
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,8 @@
 //! The GPU's side of every op: which kernels and products it is made of.
 
 pub(crate) mod adaptive;
-pub(crate) mod decode;
 pub(crate) mod elementwise;
-pub(crate) mod mixture;
 pub(crate) mod optim;
-pub(crate) mod pool;
 
 use std::sync::Arc;
 

@@ -1,11 +1,8 @@
 //! One new row per hypothesis against keys and values that are already there.
 
-use rayon::prelude::*;
-
 use super::lineage::{Lineage, Room};
-use crate::cpu::{math, vectorised};
-use crate::cuda::ops::decode as gpu_ops;
-use crate::device::Buffer;
+use super::{cpu, cuda};
+use crate::device::{Backend, Buffer};
 use crate::{Device, Ids, Segments, Tape, Tensor, Var};
 
 /// Keys and values of one attention, of all steps so far.
@@ -16,6 +13,19 @@ enum Cache {
     Host(Vec<Tensor>),
     /// `[steps, rows, 2D]`.
     Gpu(Buffer),
+}
+
+/// Heads of an attention and their weights `[R, H]`, if they are weighted.
+pub(super) struct Heads<'a> {
+    pub(super) count: usize,
+    pub(super) weights: Option<&'a Tensor>,
+}
+
+/// Keys and values `[Nk, 2D]` of sources, and the source of each row.
+pub(super) struct Memory<'a> {
+    pub(super) kv: &'a Tensor,
+    pub(super) keys: &'a Segments,
+    pub(super) sentences: &'a Ids,
 }
 
 impl KvCache {
@@ -46,19 +56,18 @@ impl Tape<'_> {
         lineage: &Lineage,
         weights: Option<&Tensor>,
     ) -> Var {
-        let width = qkv.cols() / 3;
+        let shape = [qkv.rows(), qkv.cols() / 3];
+        let heads = Heads { count: heads, weights };
+        let mut out = self.device().scratch(shape[0] * shape[1]);
         match &mut cache.0 {
-            Cache::Gpu(kv) => gpu_ops::attention_cached(self, qkv, heads, kv, lineage, weights),
             Cache::Host(steps) => {
-                steps.push(self.columns(qkv.tensor(), width..3 * width));
-                let q = self.columns(qkv.tensor(), 0..width);
-                let steps = &steps[..];
-                self.attend_rows(&q, heads, weights, |row| {
-                    let past = lineage.past(row);
-                    (past.len(), move |step: usize| steps[step].row(past[step] as usize))
-                })
+                steps.push(cpu::columns(self.device(), qkv.tensor(), shape[1]..3 * shape[1]));
+                let q = cpu::columns(self.device(), qkv.tensor(), 0..shape[1]);
+                cpu::attention_cached(&q, &heads, steps, lineage, &mut out);
             }
+            Cache::Gpu(kv) => cuda::attention_cached(qkv, &heads, kv, lineage.on_gpu(), &out),
         }
+        Var::constant(Tensor::new(shape, out))
     }
 
     /// q `[R, D]`, each row against the keys and values (`[Nk, 2D]`) of sentence `sentences[row]`.
@@ -72,55 +81,13 @@ impl Tape<'_> {
         weights: Option<&Tensor>,
     ) -> Var {
         assert_eq!(q.rows(), sentences.len(), "attention_memory: rows and sentences disagree");
-        if let Some(gpu) = self.gpu() {
-            return gpu_ops::attention_memory(self, &gpu, q, heads, kv, keys, sentences, weights);
+        let (heads, memory) = (Heads { count: heads, weights }, Memory { kv, keys, sentences });
+        let mut out = self.like(q);
+        match self.backend() {
+            Backend::Cpu => cpu::attention_memory(q.tensor(), &heads, &memory, &mut out),
+            Backend::Gpu(gpu) => cuda::attention_memory(gpu, q, &heads, &memory, &out),
         }
-        self.attend_rows(q.tensor(), heads, weights, |row| {
-            let range = keys.range(sentences.values()[row] as usize);
-            (range.len(), move |j: usize| kv.row(range.start + j))
-        })
-    }
-
-    /// Each row of q against `count` rows of keys and values, which `source(row)` tells and lends.
-    fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
-        &mut self,
-        q: &Tensor,
-        heads: usize,
-        weights: Option<&Tensor>,
-        source: impl Fn(usize) -> (usize, K) + Sync,
-    ) -> Var {
-        let width = q.cols();
-        let k = width / heads;
-        let scale = 1.0 / (k as f32).sqrt();
-        let mut out = self.device().scratch(q.values().len());
-        out.par_chunks_exact_mut(width).enumerate().with_min_len(4).for_each(|(row, out)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let (count, kv) = source(row);
-                    let mut p = vec![0.0; count];
-                    for head in 0..heads {
-                        let at = head * k..(head + 1) * k;
-                        let out = &mut out[at.clone()];
-                        out.fill(0.0);
-                        let weight = weights.map_or(1.0, |w| w.row(row)[head]);
-                        if weight == 0.0 {
-                            continue;
-                        }
-                        let query = &q.row(row)[at.clone()];
-                        for (j, p) in p.iter_mut().enumerate() {
-                            *p = scale * math::dot(query, &kv(j)[at.clone()]);
-                        }
-                        math::softmax(&mut p);
-                        for (j, p) in p.iter().enumerate() {
-                            let value = &kv(j)[width + at.start..width + at.end];
-                            out.iter_mut().zip(value).for_each(|(o, v)| *o = v.mul_add(p * weight, *o));
-                        }
-                    }
-                },
-            );
-        });
-        Var::constant(Tensor::new([q.rows(), width], out))
+        Var::constant(Tensor::new(q.shape(), out))
     }
 }
 

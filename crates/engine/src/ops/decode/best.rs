@@ -2,11 +2,8 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+use super::{cpu, cuda};
 use crate::Tensor;
-use crate::cpu::{math, vectorised};
-use crate::cuda::ops::decode as gpu_ops;
 
 /// A continuation of a hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,12 +32,19 @@ pub struct Constraints {
     pub penalties: Vec<(u32, f32)>,
 }
 
-/// What can follow the hypotheses of each group.
+/// Continuations of the hypotheses of each group.
 pub struct Continuations {
     /// For the groups that go on: the best continuations, ranked.
     pub open: Vec<Vec<Candidate>>,
     /// For the groups at their limit: all their hypotheses closed with the end mark, ranked.
     pub closed: Vec<Vec<Candidate>>,
+}
+
+/// Scores of hypotheses, row by row, and the rows of each group.
+pub(super) struct Groups<'a> {
+    pub(super) scores: &'a [f32],
+    pub(super) going_on: &'a [Range<usize>],
+    pub(super) at_limit: &'a [Range<usize>],
 }
 
 /// For each group of `going_on`, the `count` best continuations over all its rows: `score[row] + ln softmax(logits)`;
@@ -56,72 +60,18 @@ pub fn continuations(
     constraints: &Constraints,
     end: u32,
 ) -> Continuations {
-    if logits.is_on_gpu() {
-        let found = gpu_ops::best_rows(logits, scores, count, constraints, end);
-        let open = going_on.iter().map(|group| found.merge(group.clone(), count)).collect();
-        let closed = at_limit.iter().map(|group| found.ends(group.clone(), end)).collect();
-        return Continuations { open, closed };
+    let groups = Groups { scores, going_on, at_limit };
+    match logits.is_on_gpu() {
+        true => cuda::continuations(logits, &groups, count, constraints, end),
+        false => cpu::continuations(logits, &groups, count, constraints, end),
     }
-    let open = going_on.par_iter().map(|group| {
-        let mut best = Vec::with_capacity(count + 1);
-        for row in group.clone() {
-            vectorised(
-                #[inline(always)]
-                || scan(logits.row(row), row as u32, scores[row], count, constraints, &mut best),
-            );
-        }
-        best
-    });
-    let close = |row: usize| {
-        let logits = logits.row(row);
-        let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum: f64 = logits.iter().map(|&v| f64::from(v - highest).exp()).sum();
-        let log_prob = f64::from(logits[end as usize] - highest) - sum.ln();
-        Candidate { score: scores[row] + log_prob as f32, row: row as u32, token: end }
-    };
-    let closed = at_limit.iter().map(|group| ranked(group.clone().map(close).collect()));
-    Continuations { open: open.collect(), closed: closed.collect() }
 }
 
 /// The possible ones, best first.
-pub(crate) fn ranked(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+pub(super) fn ranked(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     candidates.retain(|candidate| candidate.score.is_finite());
     candidates.sort_by(Candidate::order);
     candidates
-}
-
-#[inline(always)]
-fn scan(
-    logits: &[f32],
-    row: u32,
-    score: f32,
-    count: usize,
-    constraints: &Constraints,
-    best: &mut Vec<Candidate>,
-) {
-    const RUN: usize = 32;
-    let highest = math::max(logits);
-    let log_sum = highest + math::sum_by(logits, |v| math::exp(v - highest)).ln();
-    let base = score - log_sum;
-    // A penalty below 0 lifts its token above its run.
-    let lift = constraints.penalties.iter().fold(0.0_f32, |lift, (_, penalty)| lift.max(-penalty));
-    for (run, values) in logits.chunks(RUN).enumerate() {
-        // Most runs hold nothing good enough: one comparison passes over them.
-        if best.len() == count && math::max(values) + base + lift <= best[count - 1].score {
-            continue;
-        }
-        for (i, value) in values.iter().enumerate() {
-            let token = (run * RUN + i) as u32;
-            let penalty = constraints.penalties.iter().find(|(id, _)| *id == token).map_or(0.0, |(_, p)| *p);
-            let candidate = Candidate { score: value + base - penalty, row, token };
-            let worthwhile = best.len() < count || candidate.order(&best[count - 1]).is_lt();
-            if worthwhile && candidate.score.is_finite() && !constraints.forbidden.contains(&token) {
-                let at = best.partition_point(|other| other.order(&candidate).is_lt());
-                best.insert(at, candidate);
-                best.truncate(count);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

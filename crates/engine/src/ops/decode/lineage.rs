@@ -1,7 +1,7 @@
-//! Which rows a hypothesis descends from.
+//! The rows that a hypothesis descends from.
 
+use super::{cpu, cuda};
 use crate::cuda::memory::{Block, Ptr};
-use crate::cuda::ops::decode as gpu_ops;
 use crate::device::Buffer;
 use crate::{Device, Ids, Tape, Tensor, Var};
 
@@ -107,7 +107,7 @@ impl GpuLineage {
     }
 }
 
-/// The sum of what each hypothesis has read so far, for running gates.
+/// Sum of the inputs of each hypothesis so far, for running gates.
 pub struct RunningSum(Sum);
 
 enum Sum {
@@ -146,28 +146,30 @@ impl Tape<'_> {
     pub fn advance(&mut self, lineage: &mut Lineage, rows: usize) {
         match &mut lineage.data {
             Data::Host(past) => past.iter_mut().enumerate().for_each(|(i, rows)| rows.push(i as u32)),
-            Data::Gpu(gpu) => gpu_ops::advance(gpu, rows),
+            Data::Gpu(gpu) => cuda::advance(gpu, rows),
         }
     }
 
     /// The mean of x `[R, D]` and everything that the rows' hypotheses have read before.
     pub fn running_step(&mut self, x: &Var, sum: &mut RunningSum, lineage: &Lineage) -> Tensor {
+        let mut mean = self.like(x);
         match &mut sum.0 {
-            Sum::Gpu(sums) => gpu_ops::running_step(self, x, sums, lineage),
             Sum::Host(sum) => {
                 let total = match sum {
-                    Some(sum) => self.sum(sum, x.tensor()),
+                    Some(sum) => cpu::sum(self.device(), sum, x.tensor()),
                     None => x.tensor().clone(),
                 };
-                let mean = self.scaled(&total, 1.0 / (lineage.steps() + 1) as f32);
+                cpu::scale(&total, 1.0 / (lineage.steps() + 1) as f32, &mut mean);
                 *sum = Some(total);
-                mean
             }
+            Sum::Gpu(sums) => cuda::running_step(x, sums, lineage.on_gpu(), &mean),
         }
+        Tensor::new(x.shape(), mean)
     }
 }
 
-/// A value in memory that stays the same, so that captured passes find it: what a search computes once per batch.
+/// A value that a search computes once per batch, at a place in memory that stays the same, so that captured passes
+/// find it.
 pub struct Kept {
     tensor: Tensor,
     /// Rows that there is room for; the value of a CPU may have fewer.

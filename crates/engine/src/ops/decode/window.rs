@@ -1,10 +1,9 @@
-//! What gates over a window read in search: the mean of the last inputs of each hypothesis.
+//! Inputs of gates over a window in search: the mean of the last inputs of each hypothesis.
 
 use std::collections::VecDeque;
 
 use super::lineage::{Lineage, Room};
-use crate::cpu::for_rows;
-use crate::cuda::ops::decode as gpu_ops;
+use super::{cpu, cuda};
 use crate::device::Buffer;
 use crate::{Device, Tape, Tensor, Var};
 
@@ -45,36 +44,21 @@ impl Tape<'_> {
     /// The mean of x `[R, D]` and of what the rows' hypotheses read in the `window − 1` steps before. The newest step is
     /// in the lineage already.
     pub fn window_step(&mut self, x: &Var, inputs: &mut InputWindow, lineage: &Lineage) -> Tensor {
-        let (cols, shape, window) = (x.cols(), [x.rows(), x.cols()], inputs.window);
+        let (mut mean, window) = (self.like(x), inputs.window);
         match &mut inputs.inputs {
-            Inputs::Gpu { ring, kept } => gpu_ops::window_step(self, x, ring, [window, *kept], lineage),
             Inputs::Host(steps) => {
-                let mut mean = self.device().scratch(x.rows() * cols);
                 steps.push_back(x.tensor().clone());
                 if steps.len() > window {
                     steps.pop_front();
                 }
-                let steps = &*steps;
-                for_rows(
-                    &mut mean,
-                    cols,
-                    #[inline(always)]
-                    |first, rows| {
-                        for (i, mean) in rows.chunks_exact_mut(cols).enumerate() {
-                            let past = lineage.past(first + i);
-                            let recent = &past[past.len() - steps.len()..];
-                            mean.fill(0.0);
-                            for (step, &row) in steps.iter().zip(recent) {
-                                mean.iter_mut().zip(step.row(row as usize)).for_each(|(m, v)| *m += v);
-                            }
-                            let inverse = 1.0 / steps.len() as f32;
-                            mean.iter_mut().for_each(|m| *m *= inverse);
-                        }
-                    },
-                );
-                Tensor::new(shape, mean)
+                cpu::window_mean(steps, lineage, x.cols(), &mut mean);
+            }
+            Inputs::Gpu { ring, kept } => {
+                let ring = cuda::Ring { inputs: ring, kept: *kept, window };
+                cuda::window_step(x, &ring, lineage.on_gpu(), &mean);
             }
         }
+        Tensor::new(x.shape(), mean)
     }
 }
 

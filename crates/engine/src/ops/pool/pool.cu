@@ -1,4 +1,4 @@
-// What gates read: the mean of a sentence's rows, or the causal running mean at each row.
+// Inputs of gates: the mean of a sentence's rows, or the causal running mean at each row.
 //
 // A block takes 64 columns of one sentence with 16 groups of 8 threads; a thread holds a run of eight columns of its
 // group's rows. Long sentences are cut among the groups, so that one of 175 rows costs little more than one of 22.
@@ -8,7 +8,7 @@
 
 // y[b] = (1/n_b)·Σ x[t] over the rows t of sentence b; zeros for a sentence without rows. x [rows, cols],
 // y [sentences, cols].
-// launch: grid (sentences, ceil(cols/64)), block 128
+// launch: grid (sentences, ceil(cols/64)), block THREADS
 extern "C" __global__ void __launch_bounds__(THREADS)
 segment_mean_forward(const act* __restrict__ x, Segments segments, act* __restrict__ y, u32 cols) {
     __shared__ alignas(16) float sums[WARPS][COLUMNS];
@@ -44,7 +44,7 @@ segment_mean_forward(const act* __restrict__ x, Segments segments, act* __restri
 }
 
 // dx[t] (+)= dy[b]/n_b for the rows t of sentence b; tail rows get zeros, or stay as they are if `add`.
-// launch: grid ceil(rows·ceil(cols/8)/128), block 128
+// launch: grid ceil(rows·ceil(cols/8)/128), block THREADS
 extern "C" __global__ void __launch_bounds__(THREADS)
 segment_mean_backward(const act* __restrict__ dy, Segments segments, act* __restrict__ dx, u32 add, u32 cols) {
     u32 runs = (cols + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x;
@@ -195,7 +195,7 @@ __device__ __forceinline__ void running(const act* from, const Segments& segment
 
 // y[t] = (1/c_t)·Σ x[s] over s ≤ t in t's sentence, c_t terms. Tail rows get zeros. x, y [rows, cols], not the same
 // memory.
-// launch: grid (sentences, ceil(cols/64)), block 128
+// launch: grid (sentences, ceil(cols/64)), block THREADS
 extern "C" __global__ void __launch_bounds__(THREADS, 7)
 running_mean_forward(const act* __restrict__ x, Segments segments, act* __restrict__ y, u32 cols) {
     running<false>(x, segments, y, false, cols);
@@ -203,7 +203,7 @@ running_mean_forward(const act* __restrict__ x, Segments segments, act* __restri
 
 // dx[s] (+)= Σ dy[t]/c_t over s ≤ t in s's sentence. Tail rows get zeros, or stay as they are if `add`. dy, dx
 // [rows, cols], not the same memory.
-// launch: grid (sentences, ceil(cols/64)), block 128
+// launch: grid (sentences, ceil(cols/64)), block THREADS
 extern "C" __global__ void __launch_bounds__(THREADS, 7)
 running_mean_backward(const act* __restrict__ dy, Segments segments, act* __restrict__ dx, u32 add, u32 cols) {
     running<true>(dy, segments, dx, add, cols);
@@ -337,7 +337,7 @@ __device__ __forceinline__ void running_window(const act* from, const Segments& 
 
 // y[t] = (1/c_t)·Σ x[s] over t − window < s ≤ t in t's sentence, c_t terms; window > 0. Tail rows get zeros.
 // x, y [rows, cols], not the same memory.
-// launch: grid (sentences, ceil(cols/32)), block 256
+// launch: grid (sentences, ceil(cols/32)), block WINDOW_THREADS
 extern "C" __global__ void __launch_bounds__(WINDOW_THREADS, BF16 ? 2 : 1)
 running_mean_window_forward(const act* __restrict__ x, Segments segments, u32 window, act* __restrict__ y, u32 cols) {
     // `cols & ~7` is known to be a multiple of 8, so that load8 has no branch that keeps loads apart.
@@ -349,7 +349,7 @@ running_mean_window_forward(const act* __restrict__ x, Segments segments, u32 wi
 
 // dx[s] (+)= Σ dy[t]/c_t over s ≤ t < s + window in s's sentence. Tail rows get zeros, or stay as they are if `add`.
 // dy, dx [rows, cols], not the same memory.
-// launch: grid (sentences, ceil(cols/32)), block 256
+// launch: grid (sentences, ceil(cols/32)), block WINDOW_THREADS
 extern "C" __global__ void __launch_bounds__(WINDOW_THREADS, BF16 ? 2 : 1)
 running_mean_window_backward(const act* __restrict__ dy, Segments segments, u32 window, act* __restrict__ dx, u32 add,
                              u32 cols) {

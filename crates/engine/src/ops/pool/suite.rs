@@ -1,8 +1,6 @@
 //! Means over sentences, running means.
 
-use super::Per;
-use super::starts;
-use super::{Case, OpCase};
+use crate::suite::{Case, OpCase, Per, starts};
 
 /// One row; empty sentences; sentences that one block, a stretch of a block, or several windows take.
 const LENGTHS: [&[u32]; 4] = [&[1], &[4, 0, 1, 6, 0], &[17, 16, 1, 33], &[130, 0, 299, 1, 77]];
@@ -10,7 +8,7 @@ const LENGTHS: [&[u32]; 4] = [&[1], &[4, 0, 1, 6, 0], &[17, 16, 1, 33], &[130, 0
 /// None; some that are summed anew at each place, and longer ones.
 const WINDOWS: [Option<usize>; 5] = [None, Some(1), Some(3), Some(6), Some(100)];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for lengths in LENGTHS {
         for cols in [5, 64] {

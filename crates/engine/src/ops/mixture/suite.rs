@@ -1,16 +1,14 @@
 //! From gate logits to head weights.
 
-use super::starts;
-use super::{Case, OpCase};
-use super::{Per, Scene};
+use super::{GateNetwork, Pick};
 use crate::Tensor;
 use crate::ops::embed::suite::tokens;
-use crate::ops::mixture::{GateNetwork, Pick};
+use crate::suite::{Case, OpCase, Per, Scene, starts};
 
 /// Experts and heads: as in the paper (one of 8 heads left out, two of 8), and sizes that fill no warp.
 const SIZES: [[usize; 2]; 5] = [[8, 8], [28, 8], [3, 5], [37, 2], [10, 40]];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for size in SIZES {
         for rows in [1, 7, 131] {

@@ -1,15 +1,11 @@
 //! Search: steps over caches while hypotheses move, attention to a memory, the best next tokens.
 
-use super::Case;
-use super::{Outcome, Quantity, Tolerance};
-use super::{gradient_of, random, starts};
+use super::{Constraints, InputWindow, KvCache, Lineage, Room, RunningSum, continuations, log_probs};
 use crate::device::{Device, Numbers};
-use crate::ops::decode::{
-    Constraints, InputWindow, KvCache, Lineage, Room, RunningSum, continuations, log_probs,
-};
+use crate::suite::{Case, Outcome, Quantity, Tolerance, gradient_of, random, starts};
 use crate::{Ids, ParamsBuilder, Segments, Tape, Tensor, Var};
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (heads, width) in [(3, 5), (2, 16), (8, 64), (1, 128)] {
         let what = format!("{heads} heads, {width} wide");

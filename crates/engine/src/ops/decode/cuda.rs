@@ -1,15 +1,16 @@
-//! Search: attention of single rows, lineages, the best next tokens.
+//! The GPU's implementation: attention of single rows, lineages, the best next tokens.
 
 use std::ops::Range;
-use std::sync::Arc;
 
+use super::attention::{Heads, Memory};
+use super::best::{Candidate, Constraints, Continuations, Groups, ranked};
+use super::lineage::{GpuLineage, Room};
 use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::device::Buffer;
-use crate::ops::decode::{Candidate, Constraints, GpuLineage, Lineage, Room, ranked};
-use crate::{Ids, Segments, Tape, Tensor, Var};
+use crate::{Ids, Tensor, Var};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
@@ -17,7 +18,7 @@ const THREADS: u32 = 256;
 const BEST_THREADS: u32 = 512;
 
 kernels! {
-    static FILE = "decode" at "../../../kernels/decode.cu", constants [THREADS, BEST_THREADS];
+    static FILE = "decode" at "decode.cu", constants [THREADS, BEST_THREADS];
 
     /// Keys and values of the newest step go to the cache.
     struct StoreKv = store_kv {
@@ -96,6 +97,9 @@ kernels! {
         head_width: u32,
     }
 
+    struct Gather = gather { x: *const Act, rows: *const u32, y: *mut Act, count: u32, cols: u32 }
+    struct GatherFloat = gather_float { x: *const f32, rows: *const u32, y: *mut f32, count: u32, cols: u32 }
+
     /// Best continuations of each row of logits.
     struct BestContinuations = best_rows {
         logits: *const Act,
@@ -128,8 +132,19 @@ fn pointer(tensor: Option<&Tensor>) -> Ptr {
     tensor.map_or(Ptr::NULL, Tensor::ptr)
 }
 
+pub(super) fn gather(gpu: &Gpu, x: &Tensor, rows: &Ids, y: &Buffer) {
+    let shape = Shape::over_rows(rows.len(), x.cols());
+    let is_act = x.dtype() == gpu.act();
+    let (count, cols) = (rows.len() as u32, x.cols() as u32);
+    let (x, rows, y) = (x.ptr(), rows.ptr(), y.ptr());
+    match is_act {
+        true => gpu.call(shape, &Gather { x, rows, y, count, cols }),
+        false => gpu.call(shape, &GatherFloat { x, rows, y, count, cols }),
+    }
+}
+
 /// The lineages of `rows` hypotheses take a step.
-pub(crate) fn advance(lineage: &GpuLineage, rows: usize) {
+pub(super) fn advance(lineage: &GpuLineage, rows: usize) {
     let Room { rows: room, steps } = lineage.room;
     lineage.table.gpu().call(
         Shape::grid([rows.div_ceil(THREADS as usize), 32], THREADS),
@@ -144,104 +159,37 @@ pub(crate) fn advance(lineage: &GpuLineage, rows: usize) {
     );
 }
 
-/// The mean of the last inputs of each hypothesis; `kept` steps have room in the ring.
-pub(crate) fn window_step(
-    tape: &mut Tape<'_>,
-    x: &Var,
-    ring: &Buffer,
-    [window, kept]: [usize; 2],
-    lineage: &Lineage,
-) -> Tensor {
-    let (rows, cols, lineage) = (x.rows(), x.cols(), lineage.on_gpu());
-    let mean = tape.device().scratch(rows * cols);
+/// Inputs of the last steps, of which there is room for `kept`.
+pub(super) struct Ring<'a> {
+    pub(super) inputs: &'a Buffer,
+    pub(super) kept: usize,
+    pub(super) window: usize,
+}
+
+/// The mean of the last inputs of each hypothesis.
+pub(super) fn window_step(x: &Var, ring: &Ring<'_>, lineage: &GpuLineage, mean: &Buffer) {
+    let [rows, cols] = x.shape();
     lineage.table.gpu().call(
         runs(rows, cols),
         &WindowGate {
             x: x.ptr(),
-            ring: ring.ptr(),
+            ring: ring.inputs.ptr(),
             lineage: lineage.table.ptr(),
             before: lineage.before.ptr(),
             mean: mean.ptr(),
-            window: window as u32,
-            kept: kept as u32,
+            window: ring.window as u32,
+            kept: ring.kept as u32,
             steps: lineage.room.steps as u32,
             room: lineage.room.rows as u32,
             rows: rows as u32,
             cols: cols as u32,
         },
     );
-    Tensor::new([rows, cols], mean)
 }
 
-pub(crate) fn attention_cached(
-    tape: &mut Tape<'_>,
-    qkv: &Var,
-    heads: usize,
-    kv: &Buffer,
-    lineage: &Lineage,
-    weights: Option<&Tensor>,
-) -> Var {
-    let (rows, width, lineage) = (qkv.rows(), qkv.cols() / 3, lineage.on_gpu());
-    let gpu = lineage.table.gpu();
-    let (before, room) = (lineage.before.ptr(), lineage.room.rows as u32);
-    let store =
-        StoreKv { qkv: qkv.ptr(), kv: kv.ptr(), before, room, rows: rows as u32, width: width as u32 };
-    gpu.call(runs(2 * rows, width), &store);
-    let out = tape.device().scratch(rows * width);
-    gpu.call(
-        heads_shape(rows, heads),
-        &AttentionCached {
-            q: qkv.ptr(),
-            q_stride: 3 * width as u32,
-            kv: kv.ptr(),
-            lineage: lineage.table.ptr(),
-            before,
-            weights: pointer(weights),
-            out: out.ptr(),
-            steps: lineage.room.steps as u32,
-            room,
-            rows: rows as u32,
-            heads: heads as u32,
-            head_width: (width / heads) as u32,
-        },
-    );
-    Var::constant(Tensor::new([rows, width], out))
-}
-
-#[expect(clippy::too_many_arguments, reason = "one kernel's arguments")]
-pub(crate) fn attention_memory(
-    tape: &mut Tape<'_>,
-    gpu: &Arc<Gpu>,
-    q: &Var,
-    heads: usize,
-    kv: &Tensor,
-    keys: &Segments,
-    sentences: &Ids,
-    weights: Option<&Tensor>,
-) -> Var {
-    let (rows, width) = (q.rows(), q.cols());
-    let out = tape.device().scratch(rows * width);
-    gpu.call(
-        heads_shape(rows, heads),
-        &AttentionMemory {
-            q: q.ptr(),
-            q_stride: width as u32,
-            kv: kv.ptr(),
-            starts: keys.argument().starts,
-            sentences: sentences.ptr(),
-            weights: pointer(weights),
-            out: out.ptr(),
-            rows: rows as u32,
-            heads: heads as u32,
-            head_width: (width / heads) as u32,
-        },
-    );
-    Var::constant(Tensor::new([rows, width], out))
-}
-
-pub(crate) fn running_step(tape: &mut Tape<'_>, x: &Var, sums: &Buffer, lineage: &Lineage) -> Tensor {
-    let (rows, cols, lineage) = (x.rows(), x.cols(), lineage.on_gpu());
-    let mean = tape.device().scratch(rows * cols);
+/// The mean of all inputs of each hypothesis.
+pub(super) fn running_step(x: &Var, sums: &Buffer, lineage: &GpuLineage, mean: &Buffer) {
+    let [rows, cols] = x.shape();
     lineage.table.gpu().call(
         runs(rows, cols),
         &RunningGate {
@@ -255,11 +203,73 @@ pub(crate) fn running_step(tape: &mut Tape<'_>, x: &Var, sums: &Buffer, lineage:
             cols: cols as u32,
         },
     );
-    Tensor::new([rows, cols], mean)
+}
+
+pub(super) fn attention_cached(
+    qkv: &Var,
+    heads: &Heads<'_>,
+    kv: &Buffer,
+    lineage: &GpuLineage,
+    out: &Buffer,
+) {
+    let (gpu, rows, width) = (lineage.table.gpu(), qkv.rows(), qkv.cols() / 3);
+    let (before, room) = (lineage.before.ptr(), lineage.room.rows as u32);
+    let store =
+        StoreKv { qkv: qkv.ptr(), kv: kv.ptr(), before, room, rows: rows as u32, width: width as u32 };
+    gpu.call(runs(2 * rows, width), &store);
+    gpu.call(
+        heads_shape(rows, heads.count),
+        &AttentionCached {
+            q: qkv.ptr(),
+            q_stride: 3 * width as u32,
+            kv: kv.ptr(),
+            lineage: lineage.table.ptr(),
+            before,
+            weights: pointer(heads.weights),
+            out: out.ptr(),
+            steps: lineage.room.steps as u32,
+            room,
+            rows: rows as u32,
+            heads: heads.count as u32,
+            head_width: (width / heads.count) as u32,
+        },
+    );
+}
+
+pub(super) fn attention_memory(gpu: &Gpu, q: &Var, heads: &Heads<'_>, memory: &Memory<'_>, out: &Buffer) {
+    let [rows, width] = q.shape();
+    gpu.call(
+        heads_shape(rows, heads.count),
+        &AttentionMemory {
+            q: q.ptr(),
+            q_stride: width as u32,
+            kv: memory.kv.ptr(),
+            starts: memory.keys.argument().starts,
+            sentences: memory.sentences.ptr(),
+            weights: pointer(heads.weights),
+            out: out.ptr(),
+            rows: rows as u32,
+            heads: heads.count as u32,
+            head_width: (width / heads.count) as u32,
+        },
+    );
+}
+
+pub(super) fn continuations(
+    logits: &Tensor,
+    groups: &Groups<'_>,
+    count: usize,
+    constraints: &Constraints,
+    end: u32,
+) -> Continuations {
+    let found = best_rows(logits, groups.scores, count, constraints, end);
+    let open = groups.going_on.iter().map(|group| found.merge(group.clone(), count)).collect();
+    let closed = groups.at_limit.iter().map(|group| found.ends(group.clone(), end)).collect();
+    Continuations { open, closed }
 }
 
 /// The best continuations of each row, on the host.
-pub(crate) struct BestRows {
+struct BestRows {
     count: usize,
     scores: Vec<f32>,
     tokens: Vec<u32>,
@@ -267,13 +277,7 @@ pub(crate) struct BestRows {
 }
 
 /// Looks at as many rows of `logits` as there are scores.
-pub(crate) fn best_rows(
-    logits: &Tensor,
-    scores: &[f32],
-    count: usize,
-    constraints: &Constraints,
-    end: u32,
-) -> BestRows {
+fn best_rows(logits: &Tensor, scores: &[f32], count: usize, constraints: &Constraints, end: u32) -> BestRows {
     let (gpu, rows, types) = (logits.gpu(), scores.len(), logits.cols());
     // In one block each way: scores, forbidden and penalised tokens, penalties; best scores and tokens, end scores.
     let mut input: Vec<u32> = scores.iter().map(|score| score.to_bits()).collect();
@@ -317,7 +321,7 @@ pub(crate) fn best_rows(
 
 impl BestRows {
     /// The `count` best continuations over a run of rows.
-    pub(crate) fn merge(&self, rows: Range<usize>, count: usize) -> Vec<Candidate> {
+    fn merge(&self, rows: Range<usize>, count: usize) -> Vec<Candidate> {
         let of_row = |row: usize| {
             let range = row * self.count..(row + 1) * self.count;
             let each = self.scores[range.clone()].iter().zip(&self.tokens[range]);
@@ -329,7 +333,7 @@ impl BestRows {
     }
 
     /// A run of rows closed with the end mark.
-    pub(crate) fn ends(&self, rows: Range<usize>, end: u32) -> Vec<Candidate> {
+    fn ends(&self, rows: Range<usize>, end: u32) -> Vec<Candidate> {
         ranked(
             rows.map(|row| Candidate { score: self.end_scores[row], row: row as u32, token: end }).collect(),
         )

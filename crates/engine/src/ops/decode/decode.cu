@@ -97,6 +97,27 @@ window_gate(const act* __restrict__ x, act* ring, const u32* lineage, const u32*
     store8(mean + (u64)row * cols, at, cols, sum);
 }
 
+// ---- rows by index -----------------------------------------------------------------------------------------------
+// launch of each: grid (ceil(cols / 512), ceil(count / 4)), block (256), shared 0
+
+template <typename T>
+__device__ __forceinline__ void gather_run(const T* x, const u32* rows, T* y, u32 count, u32 cols) {
+    const Place p = place_of_thread();
+    if (p.row >= count || p.at >= cols) return;
+    float v[8];
+    load8(x + (u64)rows[p.row] * cols, p.at, cols, v);
+    store8(y + (u64)p.row * cols, p.at, cols, v);
+}
+
+// y[i] = x[rows[i]]; y [count, cols]
+extern "C" __global__ void gather(const act* x, const u32* rows, act* y, u32 count, u32 cols) {
+    gather_run(x, rows, y, count, cols);
+}
+
+extern "C" __global__ void gather_float(const float* x, const u32* rows, float* y, u32 count, u32 cols) {
+    gather_run(x, rows, y, count, cols);
+}
+
 // ---- attention of single rows ----------------------------------------------------------------------------------
 
 #define UNROLL 2u  // keys of a group in flight

@@ -1,17 +1,19 @@
-//! From gate logits to head weights.
+//! The GPU's implementation: one kernel each; a gate's network, its pick included, is one product and one kernel.
 
 use std::sync::Arc;
 
-use super::record;
+use super::{GateNetwork, Pick, Results};
 use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
 use crate::cuda::kernel::{Act, kernel_struct, kernels};
 use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::{Block, Ptr};
 use crate::cuda::product::{Epilogue, Factor, Product};
-use crate::ops::mixture::{GateNetwork, HeadMix, Pick};
+use crate::device::Buffer;
+use crate::params::Params;
 use crate::rng::{Dropout, Stream};
-use crate::{Tape, Tensor, Var};
+use crate::tape::Backward;
+use crate::{Tensor, Var};
 
 /// Rows of a block, one warp each; the same of a block that computes a whole gate.
 const ROWS: u32 = 4;
@@ -33,7 +35,7 @@ const GIVEN: u32 = 4;
 
 kernel_struct! {
     /// How a row comes to its expert.
-    struct Picking {
+    pub(super) struct Picking {
         stream: launch::Stream,
         how: u32,
         given: *const u32,
@@ -42,7 +44,7 @@ kernel_struct! {
 }
 
 kernels! {
-    static FILE = "mixture" at "../../../kernels/mixture.cu",
+    static FILE = "mixture" at "mixture.cu",
         constants [ROWS, GATE_ROWS, GATE_RUNS, SAMPLE, SAMPLE_PER_SENTENCE, ARGMAX, FIXED, GIVEN];
 
     struct MixForward = mix_forward {
@@ -100,47 +102,48 @@ fn shape(rows: usize) -> Shape {
     Shape::of(rows.div_ceil(ROWS as usize), 32 * ROWS)
 }
 
-pub(crate) fn mix_experts(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, logits: &Var, experts: &Tensor) -> HeadMix {
-    let (rows, count, heads) = (logits.rows(), experts.rows(), experts.cols());
-    let sizes = [rows, count, heads].map(|n| n as u32);
-    let gates = tape.device().scratch_floats(rows * count);
-    let weights = tape.device().scratch_floats(rows * heads);
-    let [n, count_u32, heads_u32] = sizes;
+pub(super) fn mix(gpu: &Gpu, logits: &Var, experts: &Tensor, results: &Results) {
+    let rows = logits.rows();
     let mix = MixForward {
         logits: logits.ptr(),
         experts: experts.ptr(),
-        gates: gates.ptr(),
-        weights: weights.ptr(),
-        n,
-        count: count_u32,
-        heads: heads_u32,
+        gates: results.gates.ptr(),
+        weights: results.weights.ptr(),
+        n: rows as u32,
+        count: experts.rows() as u32,
+        heads: experts.cols() as u32,
     };
     gpu.call(shape(rows), &mix);
-    let gates = Tensor::new([rows, count], gates);
-    let weights = tape.output([rows, heads], weights, logits.tracked());
-    let (logits, experts, own) = (logits.clone(), experts.clone(), gates.clone());
-    record(tape, gpu.clone(), &weights, move |gpu, backward, dw| {
-        let (dl, held) = backward.target(&logits);
-        if dl != Ptr::NULL {
-            let [n, count, heads] = sizes;
-            let mix = MixBackward {
-                d_weights: dw.ptr(),
-                gates: own.ptr(),
-                experts: experts.ptr(),
-                d_logits: dl,
-                add: held,
-                n,
-                count,
-                heads,
-            };
-            gpu.call(shape(rows), &mix);
-        }
-    });
-    HeadMix { weights, gates }
+}
+
+pub(super) fn mix_backward(
+    gpu: &Gpu,
+    backward: &mut Backward<'_>,
+    logits: &Var,
+    experts: &Tensor,
+    gates: &Tensor,
+    dw: &Buffer,
+) {
+    let (d_logits, add) = backward.target(logits);
+    if d_logits == Ptr::NULL {
+        return;
+    }
+    let rows = logits.rows();
+    let mix = MixBackward {
+        d_weights: dw.ptr(),
+        gates: gates.ptr(),
+        experts: experts.ptr(),
+        d_logits,
+        add,
+        n: rows as u32,
+        count: experts.rows() as u32,
+        heads: experts.cols() as u32,
+    };
+    gpu.call(shape(rows), &mix);
 }
 
 /// The kernels' view of `pick`, and a block to hold on to until the launch. `stream` is there in training passes.
-fn picking(gpu: &Arc<Gpu>, pick: &Pick, stream: Option<Stream>) -> (Picking, Option<Block>) {
+pub(super) fn picking(gpu: &Arc<Gpu>, pick: &Pick, stream: Option<Stream>) -> (Picking, Option<Block>) {
     let drawn = || gpu.stream_argument(stream.expect("experts are drawn in training passes"));
     let unused = || gpu.stream_argument(crate::Rng::new(0, 0).stream(0));
     let null = Ptr::NULL;
@@ -161,60 +164,56 @@ fn picking(gpu: &Arc<Gpu>, pick: &Pick, stream: Option<Stream>) -> (Picking, Opt
 }
 
 /// `logits` `None`: all experts are equally likely.
-pub(crate) fn pick_experts(
-    tape: &mut Tape<'_>,
-    gpu: &Arc<Gpu>,
-    rows: usize,
+pub(super) fn pick(
+    gpu: &Gpu,
     logits: Option<&Var>,
     experts: &Tensor,
-    pick: &Pick,
-    stream: Option<Stream>,
-) -> HeadMix {
-    let (count, heads) = (experts.rows(), experts.cols());
-    let gates = tape.device().scratch_floats(rows * count);
-    let weights = tape.device().scratch_floats(rows * heads);
-    let (picking, _held) = picking(gpu, pick, stream);
-    gpu.call(
-        shape(rows),
-        &PickForward {
-            logits: logits.map_or(Ptr::NULL, Var::ptr),
-            experts: experts.ptr(),
-            picking,
-            gates: gates.ptr(),
-            weights: weights.ptr(),
-            n: rows as u32,
-            count: count as u32,
-            heads: heads as u32,
-        },
-    );
-    let weights = Var::constant(Tensor::new([rows, heads], weights));
-    HeadMix { weights, gates: Tensor::new([rows, count], gates) }
+    (picking, _held): (Picking, Option<Block>),
+    results: &Results,
+) {
+    let rows = results.shapes[0][0];
+    let pick = PickForward {
+        logits: logits.map_or(Ptr::NULL, Var::ptr),
+        experts: experts.ptr(),
+        picking,
+        gates: results.gates.ptr(),
+        weights: results.weights.ptr(),
+        n: rows as u32,
+        count: experts.rows() as u32,
+        heads: experts.cols() as u32,
+    };
+    gpu.call(shape(rows), &pick);
 }
 
-/// Whether [`pick_by_gate`] can do it.
-pub(crate) fn fits(tape: &Tape<'_>, network: &GateNetwork) -> bool {
-    let [hidden, experts] = [network.fc1[0], network.fc2[0]].map(|id| tape.params.block(id).rows);
+/// Whether [`pick_by_gate`] has room for the network.
+pub(super) fn fits(params: &Params, network: &GateNetwork) -> bool {
+    let [hidden, experts] = [network.fc1[0], network.fc2[0]].map(|id| params.block(id).rows);
     hidden <= MOST_HIDDEN && experts <= MOST_EXPERTS
 }
 
-/// A gate's network and the pick: one product and one kernel. `streams`: of the dropout and of the pick.
-pub(crate) fn pick_by_gate(
-    tape: &mut Tape<'_>,
-    gpu: &Arc<Gpu>,
-    x: &Var,
-    network: &GateNetwork,
+/// A gate's network with its input.
+pub(super) struct Gate<'a> {
+    pub(super) x: &'a Var,
+    pub(super) network: &'a GateNetwork,
+    pub(super) dropout: Option<Dropout>,
+}
+
+pub(super) fn pick_by_gate(
+    gpu: &Gpu,
+    params: &Params,
+    gate: &Gate<'_>,
     experts: &Tensor,
-    pick: &Pick,
-    (dropout, stream): (Option<Dropout>, Option<Stream>),
-) -> HeadMix {
-    let (rows, count, heads) = (x.rows(), experts.rows(), experts.cols());
-    let block = tape.params.block(network.fc1[0]);
-    let (hidden, inner) = (block.rows, block.cols);
-    let z = tape.device().scratch(rows * hidden);
+    (picking, _held): (Picking, Option<Block>),
+    results: &Results,
+) {
+    let Gate { x, network, dropout } = gate;
+    let block = params.block(network.fc1[0]);
+    let (rows, hidden, inner) = (x.rows(), block.rows, block.cols);
+    let z = params.device().scratch(rows * hidden);
     gpu.product(&Product {
         size: [rows, hidden, inner],
         a: Factor::new(x.ptr(), inner),
-        b: Factor::new(tape.params.weights(network.fc1[0]), inner).t(),
+        b: Factor::new(params.weights(network.fc1[0]), inner).t(),
         c: z.ptr(),
         c_cols: hidden,
         out: gpu.act(),
@@ -222,10 +221,7 @@ pub(crate) fn pick_by_gate(
         epilogue: Epilogue::Nothing,
         bias: Ptr::NULL,
     });
-    let gates = tape.device().scratch_floats(rows * count);
-    let weights = tape.device().scratch_floats(rows * heads);
-    let (picking, _held) = picking(gpu, pick, stream);
-    let [b1, w2, b2] = [network.fc1[1], network.fc2[0], network.fc2[1]].map(|id| tape.params.master(id));
+    let [b1, w2, b2] = [network.fc1[1], network.fc2[0], network.fc2[1]].map(|id| params.master(id));
     let runs = hidden.div_ceil(HIDDEN_PER_RUN) as u32;
     gpu.call_in(
         &Unit::with(&FILE, vec![("GATE_RUNS", runs)]),
@@ -233,19 +229,17 @@ pub(crate) fn pick_by_gate(
         &GatePick {
             z: z.ptr(),
             b1,
-            dropout: gpu.dropout_argument(dropout),
+            dropout: gpu.dropout_argument(*dropout),
             w2,
             b2,
             inner: hidden as u32,
             experts: experts.ptr(),
             picking,
-            gates: gates.ptr(),
-            weights: weights.ptr(),
+            gates: results.gates.ptr(),
+            weights: results.weights.ptr(),
             n: rows as u32,
-            count: count as u32,
-            heads: heads as u32,
+            count: experts.rows() as u32,
+            heads: experts.cols() as u32,
         },
     );
-    let weights = Var::constant(Tensor::new([rows, heads], weights));
-    HeadMix { weights, gates: Tensor::new([rows, count], gates) }
 }
