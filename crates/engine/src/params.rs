@@ -11,8 +11,8 @@ use std::sync::Arc;
 pub use self::gradients::{Gradients, Written};
 use crate::cuda::memory::{Dtype, Ptr};
 use crate::cuda::ops::elementwise::{ColumnSum, ColumnSums};
-use crate::cuda::ops::optim as gpu;
 use crate::device::{Backend, Buffer, Device};
+use crate::optim::cuda as gpu;
 use crate::{Error, HostCopy, Result};
 
 /// Names a group of parameters; what a group means is the model's business.

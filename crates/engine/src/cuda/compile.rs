@@ -22,7 +22,7 @@ pub(super) const PRELUDE_CONSTANTS: &[(&str, &dyn Constant)] =
 /// Kernel files that no op has in its room.
 static SHARED: &[&KernelFile] = &[
     &ops::elementwise::FILE,
-    &ops::optim::FILE,
+    &crate::optim::cuda::FILE,
     &super::product::FILE,
 ];
 

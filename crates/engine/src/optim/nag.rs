@@ -1,9 +1,7 @@
 //! Nesterov's accelerated gradient, as fairseq writes it.
 
-use rayon::prelude::*;
-
-use super::{CHUNK, Place, StepNumbers, gpu_group, gpu_ops};
-use crate::cpu::vectorised;
+use super::numbers::{Place, StepNumbers};
+use super::{cpu, cuda, gpu_group};
 use crate::device::Buffer;
 use crate::params::{Gradients, GroupId, Params};
 use crate::{HostCopy, Result};
@@ -50,9 +48,9 @@ impl Velocity {
 }
 
 impl Nag {
-    /// One update. fairseq keeps v and corrects it by r, the rate over the rate before: p += μ²·r·v − (1+μ)·rate·g;
-    /// v ← μ·r·v − rate·g. With u = v/rate that is p += rate·(μ²·u − (1+μ)·g); u ← μ·u − g, and the rate before need not
-    /// be known. g is times the clipping factor of `numbers`.
+    /// One update. fairseq keeps v and corrects it by r, the rate divided by the one before: p += μ²·r·v − (1+μ)·rate·g;
+    /// v ← μ·r·v − rate·g. With u = v/rate that is p += rate·(μ²·u − (1+μ)·g); u ← μ·u − g, and the rate before is not
+    /// needed. g is times the clipping factor of `numbers`.
     pub fn step(
         &self,
         params: &mut Params,
@@ -61,37 +59,19 @@ impl Nag {
         rate: f32,
         numbers: &StepNumbers,
     ) {
-        let (momentum, decay) = (self.momentum, rate * self.weight_decay);
-        let clip = match &numbers.0 {
-            Place::Gpu(_) if params.group_len(velocity.group) == 0 => return,
-            Place::Gpu(numbers) => {
-                let gpu =
-                    params.device().gpu().expect("the step's numbers are on a GPU, and so is the model");
-                let group = gpu_group(params, gradients, velocity.group);
-                return gpu_ops::nag(gpu, momentum, &group, velocity.values.ptr(), [rate, decay], numbers);
+        let (decay, group, values) = (rate * self.weight_decay, velocity.group, &mut velocity.values);
+        match &numbers.0 {
+            Place::Host(numbers) if numbers.failed => {}
+            Place::Host(numbers) => {
+                let (p, g) = (params.group_mut(group), gradients.group(group));
+                cpu::nag(self, p, g, values, [rate, decay, numbers.clip]);
             }
-            Place::Host(numbers) if numbers.failed => return,
-            Place::Host(numbers) => numbers.clip,
-        };
-        let gradient = gradients.group(velocity.group);
-        params
-            .group_mut(velocity.group)
-            .par_chunks_mut(CHUNK)
-            .zip(gradient.par_chunks(CHUNK))
-            .zip(velocity.values.par_chunks_mut(CHUNK))
-            .for_each(|((p, g), u)| {
-                vectorised(
-                    #[inline(always)]
-                    || {
-                        for ((p, g), u) in p.iter_mut().zip(g).zip(u) {
-                            let g = clip * g;
-                            let step = (momentum * momentum).mul_add(*u, -(1.0 + momentum) * g);
-                            *p = rate.mul_add(step, decay.mul_add(-*p, *p));
-                            *u = momentum.mul_add(*u, -g);
-                        }
-                    },
-                );
-            });
+            Place::Gpu(_) if params.group_len(group) == 0 => {}
+            Place::Gpu(numbers) => {
+                let group = gpu_group(params, gradients, group);
+                cuda::nag(self, &group, values.ptr(), [rate, decay], numbers);
+            }
+        }
     }
 }
 

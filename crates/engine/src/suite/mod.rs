@@ -20,7 +20,6 @@ mod adaptive;
 mod case;
 mod compare;
 mod network;
-mod optim;
 mod parameter;
 mod scene;
 pub mod speed;
@@ -46,7 +45,7 @@ fn all_cases() -> Vec<Case> {
         crate::ops::cases(),
         parameter::cases(),
         adaptive::cases(),
-        optim::cases(),
+        crate::optim::suite::cases(),
         network::cases(),
     ]
     .into_iter()

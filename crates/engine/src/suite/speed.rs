@@ -39,7 +39,7 @@ pub fn products(device: &Device) -> Result<(usize, f64)> {
     // Zeros would take less power and run faster than what is really multiplied.
     let floats = crate::Tensor::from_host(device, [n, n], &factor);
     for target in [&a, &b] {
-        crate::cuda::ops::optim::to_act(gpu, floats.ptr(), target.ptr(), n * n);
+        crate::optim::cuda::to_act(gpu, floats.ptr(), target.ptr(), n * n);
     }
     let product = Product {
         size: [n, n, n],

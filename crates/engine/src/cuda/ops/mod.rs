@@ -2,7 +2,6 @@
 
 pub(crate) mod adaptive;
 pub(crate) mod elementwise;
-pub(crate) mod optim;
 
 use std::sync::Arc;
 

@@ -1,11 +1,9 @@
 //! Optimisers, norms and clipping over two groups, and a step that fails.
 
-use super::Case;
-use super::{Outcome, Quantity, Tolerance};
-use super::{fit, gradient_of, random};
+use super::{Adam, Moments, Nag, StepNumbers, Velocity, sgd};
 use crate::device::{Device, Numbers};
-use crate::optim::{Adam, Moments, Nag, StepNumbers, Velocity, sgd};
 use crate::params::{Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder};
+use crate::suite::{Case, Outcome, Quantity, Tolerance, fit, gradient_of, random};
 use crate::{Rng, Tape};
 
 /// Adam or NAG updates the first group, plain gradient descent the second.
@@ -26,7 +24,7 @@ enum Memory {
     Nag(Velocity),
 }
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for sizes in [[1, 3], [1_009, 64], [300_007, 4_099]] {
         for limit in [0.0, 0.5] {

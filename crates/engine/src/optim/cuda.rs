@@ -1,14 +1,14 @@
-//! Optimisers and norms over flat buffers, and the numbers of a step.
+//! The GPU's implementation: one kernel each, and the numbers of a step in device memory.
 
 use std::sync::Arc;
 
+use super::{Adam, Nag};
 use crate::Result;
 use crate::cuda::kernel::{Act, kernel_struct, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::cuda::transfer::Arrival;
 use crate::cuda::{Gpu, Live};
-use crate::optim::Adam;
 
 /// Partial sums of a norm, per group. Their number decides the order of the sum, so that it is the same on every GPU: a
 /// few blocks for each multiprocessor of large ones.
@@ -26,7 +26,7 @@ kernel_struct! {
 }
 
 kernels! {
-    static FILE = "optim" at "../../../kernels/optim.cu", constants [SUM_THREADS];
+    static FILE = "optim" at "optim.cu", constants [SUM_THREADS];
 
     struct AdamStep = adam {
         p: *mut f32,
@@ -84,22 +84,22 @@ pub(crate) fn to_act(gpu: &Arc<Gpu>, from: Ptr, to: Ptr, count: usize) {
 }
 
 /// A group's values, their bfloat16 copy and gradient.
-pub(crate) struct Group {
-    pub(crate) values: Ptr,
-    pub(crate) shadow: Ptr,
-    pub(crate) gradient: Ptr,
-    pub(crate) count: usize,
+pub(super) struct Group {
+    pub(super) values: Ptr,
+    pub(super) shadow: Ptr,
+    pub(super) gradient: Ptr,
+    pub(super) count: usize,
 }
 
 /// One step of Adam; `size` and `decay` are this step's.
-pub(crate) fn adam(
-    gpu: &Arc<Gpu>,
+pub(super) fn adam(
     adam: &Adam,
     group: &Group,
     [first, second]: [Ptr; 2],
     [size, decay]: [f32; 2],
     numbers: &GpuNumbers,
 ) {
+    let gpu = &numbers.gpu;
     gpu.set_live(Live::StepSize, size.to_bits());
     gpu.set_live(Live::StepDecay, decay.to_bits());
     gpu.call(
@@ -120,14 +120,8 @@ pub(crate) fn adam(
 }
 
 /// One step of Nesterov's accelerated gradient; `rate` and `decay` are this step's.
-pub(crate) fn nag(
-    gpu: &Arc<Gpu>,
-    momentum: f32,
-    group: &Group,
-    velocity: Ptr,
-    [rate, decay]: [f32; 2],
-    numbers: &GpuNumbers,
-) {
+pub(super) fn nag(nag: &Nag, group: &Group, velocity: Ptr, [rate, decay]: [f32; 2], numbers: &GpuNumbers) {
+    let gpu = &numbers.gpu;
     gpu.set_live(Live::StepSize, rate.to_bits());
     gpu.set_live(Live::StepDecay, decay.to_bits());
     gpu.call(
@@ -137,7 +131,7 @@ pub(crate) fn nag(
             shadow: group.shadow,
             g: group.gradient,
             u: velocity,
-            momentum,
+            momentum: nag.momentum,
             live: gpu.live(Live::StepSize),
             clip: numbers.at(CLIP),
             failed: numbers.at(FAILED),
@@ -147,7 +141,8 @@ pub(crate) fn nag(
 }
 
 /// One step of plain gradient descent.
-pub(crate) fn sgd(gpu: &Arc<Gpu>, group: &Group, rate: f32, numbers: &GpuNumbers) {
+pub(super) fn sgd(group: &Group, rate: f32, numbers: &GpuNumbers) {
+    let gpu = &numbers.gpu;
     gpu.set_live(Live::SgdRate, rate.to_bits());
     gpu.call(
         Shape::over_values(group.count),
@@ -163,7 +158,7 @@ pub(crate) fn sgd(gpu: &Arc<Gpu>, group: &Group, rate: f32, numbers: &GpuNumbers
 }
 
 /// The numbers of a step in device memory.
-pub(crate) struct GpuNumbers {
+pub(super) struct GpuNumbers {
     gpu: Arc<Gpu>,
     block: Block,
     partials: Block,
@@ -181,7 +176,7 @@ const BYTES: usize = 40;
 const MOST_GROUPS: usize = 8;
 
 impl GpuNumbers {
-    pub(crate) fn new(gpu: &Arc<Gpu>) -> Self {
+    pub(super) fn new(gpu: &Arc<Gpu>) -> Self {
         let block = Block::new(gpu, BYTES);
         block.clear();
         gpu.set_word(block.ptr().plus(CLIP), 1f32.to_bits());
@@ -193,20 +188,20 @@ impl GpuNumbers {
     }
 
     /// Sums begin at 0 again; a failure stays.
-    pub(crate) fn begin(&self) {
+    pub(super) fn begin(&self) {
         for word in 0..4 {
             self.gpu.set_word(self.at(LOSS + 4 * word), 0);
         }
     }
 
     /// Adds per-row losses to the sums.
-    pub(crate) fn add(&self, losses: &crate::Tensor) {
+    pub(super) fn add(&self, losses: &crate::Tensor) {
         crate::ops::cross_entropy::cuda::sum_losses(&self.gpu, losses, self.at(LOSS), true);
     }
 
     /// The norm of the gradients of `groups`. A `limit` above 0 sets the factor that keeps the norm below it; a limit
     /// without `report` leaves the reported norm alone.
-    pub(crate) fn norm(&self, groups: &[Group], limit: f32, report: bool) {
+    pub(super) fn norm(&self, groups: &[Group], limit: f32, report: bool) {
         assert!(groups.len() <= MOST_GROUPS);
         for (i, group) in groups.iter().enumerate() {
             let partials = self.partials.ptr().plus(8 * NORM_PARTS * i);
@@ -228,20 +223,20 @@ impl GpuNumbers {
     }
 
     /// Begins to copy `[loss, nll, norm]` to the host.
-    pub(crate) fn read(&self) -> Result<GpuReading> {
+    pub(super) fn read(&self) -> Result<GpuReading> {
         Arrival::of(&self.gpu, self.at(LOSS), CLIP_NORM - LOSS).map(GpuReading)
     }
 }
 
 /// Three numbers on their way to the host.
-pub(crate) struct GpuReading(Arrival);
+pub(super) struct GpuReading(Arrival);
 
 impl GpuReading {
-    pub(crate) fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.0.has_come()
     }
 
-    pub(crate) fn wait(&self) -> Result<[f64; 3]> {
+    pub(super) fn wait(&self) -> Result<[f64; 3]> {
         Ok(self.0.values()?.try_into().expect("three doubles were copied"))
     }
 }
