@@ -7,10 +7,10 @@
 //! | [`params`], [`HostCopy`] | named parameters in one flat buffer per group, and their gradients; copies for the host that nobody waits for |
 //! | [`tape`] | reverse mode: one node per op, gradients only where a free parameter needs them |
 //! | [`rng`] | Philox, keyed by (seed, step, op): masks can be computed again instead of stored |
-//! | `ops` | one file or folder per op; each is a method of [`Tape`], with its formula, shapes and backward |
+//! | `ops` | one folder per op: its entry, a method of [`Tape`], with formula and shapes; CPU and CUDA; kernels; cases of the suite |
 //! | [`optim`] | Adam, NAG, SGD, norms and scaling over flat buffers |
 //! | `cpu` | what CPU code shares: matrix products, row loops, vectorised exp |
-//! | [`cuda`] | GPUs: libraries found at run time, kernels, products, captured graphs, the GPU's side of every op |
+//! | [`cuda`] | GPUs: libraries found at run time, kernels as types, products, captured graphs |
 //! | `gradcheck` (feature `suite`) | finite differences, used by the tests of every op |
 //! | `suite` (feature `suite`) | every op on a GPU against the CPU: `mae doctor --kernels` |
 //!

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub use self::gradients::{Gradients, Written};
 use crate::cuda::memory::{Dtype, Ptr};
-use crate::cuda::ops::elementwise::{ColumnSum, ColumnSums};
+use crate::cuda::sums::{ColumnSum, ColumnSums};
 use crate::device::{Backend, Buffer, Device};
 use crate::optim::cuda as gpu;
 use crate::{Error, HostCopy, Result};

@@ -3,12 +3,10 @@
 //! A [`Var`] carries a gradient only if a free parameter lies upstream of it, so a step that updates the gates
 //! alone computes no other weight gradient. Nodes are consumed on the walk back, which returns their buffers.
 
-use std::sync::Arc;
-
 use crate::cpu::gemm::Precision;
+use crate::cuda::Live;
 use crate::cuda::memory::Ptr;
-use crate::cuda::ops::elementwise::{self, ColumnSums};
-use crate::cuda::{Gpu, Live};
+use crate::cuda::sums::{self, ColumnSums};
 use crate::device::{Backend, Buffer, Device};
 use crate::params::{Gradients, GroupSet, ParamId, Params, Updates};
 use crate::rng::{Dropout, Rng, Stream};
@@ -155,10 +153,6 @@ impl<'p> Tape<'p> {
     /// The implementation of the ops of this pass.
     pub(crate) fn backend(&self) -> Backend<'p> {
         self.device().backend()
-    }
-
-    pub(crate) fn gpu(&self) -> Option<Arc<Gpu>> {
-        self.device().gpu().cloned()
     }
 
     /// Whether this is a training pass.
@@ -341,7 +335,7 @@ impl<'a> Backward<'a> {
     fn add(&mut self, slot: usize, gradient: Buffer) {
         match (&mut self.slots[slot], self.params.device().gpu()) {
             (Some(held), None) => crate::cpu::add(held, &gradient),
-            (Some(held), Some(gpu)) => elementwise::add(gpu, held, &gradient),
+            (Some(held), Some(gpu)) => sums::add(gpu, held, &gradient),
             (empty, _) => *empty = Some(gradient),
         }
     }

@@ -8,23 +8,19 @@ use cudarc::nvrtc::{result as nvrtc, sys};
 
 use super::kernel::{Constant, KernelFile};
 use super::launch::{BLOCK_ROWS, BLOCK_RUNS};
-use super::{library, ops};
+use super::library;
 use crate::tensor::NO_SENTENCE;
 use crate::{Error, Result};
 
 /// Put before every kernel file.
-pub(super) const PRELUDE: &str = include_str!("../../kernels/prelude.cuh");
+pub(super) const PRELUDE: &str = include_str!("prelude.cuh");
 
 /// Constants of the prelude, for every kernel file.
 pub(super) const PRELUDE_CONSTANTS: &[(&str, &dyn Constant)] =
     &[("NO_SENTENCE", &NO_SENTENCE), ("BLOCK_ROWS", &BLOCK_ROWS), ("BLOCK_RUNS", &BLOCK_RUNS)];
 
 /// Kernel files that no op has in its room.
-static SHARED: &[&KernelFile] = &[
-    &ops::elementwise::FILE,
-    &crate::optim::cuda::FILE,
-    &super::product::FILE,
-];
+static SHARED: &[&KernelFile] = &[&super::sums::FILE, &crate::optim::cuda::FILE, &super::product::FILE];
 
 /// Every kernel file.
 pub(super) fn files() -> impl Iterator<Item = &'static KernelFile> {

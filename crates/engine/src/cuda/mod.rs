@@ -12,7 +12,7 @@
 //! | `product` | matrix products by cuBLASLt |
 //! | `profile` | the time of each kernel and product |
 //! | `graph` | passes captured once and replayed |
-//! | `ops` | the GPU's side of every op |
+//! | `sums` | sums of gradients, collected in a backward pass |
 //!
 //! Errors stick: the first one is kept, what is asked for afterwards is not done, and [`crate::Device::check`] tells.
 //! So ops need not return results, as they need not wait for the device.
@@ -23,9 +23,9 @@ pub(crate) mod kernel;
 pub(crate) mod launch;
 pub mod library;
 pub(crate) mod memory;
-pub(crate) mod ops;
 pub(crate) mod product;
 pub mod profile;
+pub(crate) mod sums;
 pub(crate) mod transfer;
 
 use std::collections::HashMap;

@@ -206,7 +206,7 @@ impl Gpu {
 const TILE: usize = 16;
 
 kernels! {
-    static FILE = "product" at "../../kernels/product.cu", constants [TILE];
+    static FILE = "product" at "product.cu", constants [TILE];
 
     struct ProductAct = product_act {
         a: *const Act,

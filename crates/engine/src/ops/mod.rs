@@ -12,6 +12,7 @@
 //! | [`sigmoid`] | logits of gates to head weights: w = scale·σ(l) | the weights |
 //! | [`cross_entropy`] | label-smoothed loss of features against a vocabulary, logits never all in memory | gradient of the features |
 //! | `project` | dropout(X·Wᵀ), or dropout(X·W) where one matrix serves both ways | X |
+//! | `parameter` | a parameter block as a value | – |
 //! | [`adaptive`] | input and softmax of a vocabulary cut into bands of falling width | rows of each band |
 //! | [`custom`] | an op of another crate, computed on the host | its inputs |
 //! | [`decode`] | one step of cached attention, rows by index, best continuations (inference only) | – |
@@ -51,6 +52,7 @@ pub mod decode;
 pub mod embed;
 pub mod linear;
 pub mod mixture;
+mod parameter;
 pub mod pool;
 pub(crate) mod project;
 pub mod residual_norm;
@@ -73,6 +75,7 @@ macro_rules! rooms {
 }
 
 rooms! {
+    adaptive: [FILE];
     attention: [FORWARD, BACKWARD];
     batch_norm: [FILE];
     cross_entropy: [FILE];
@@ -81,6 +84,7 @@ rooms! {
     embed: [FILE];
     linear: [FILE];
     mixture: [FILE];
+    parameter: [FILE];
     pool: [FILE];
     project: [];
     residual_norm: [FILE];
@@ -135,29 +139,4 @@ pub(crate) fn drop_out(matrix: &mut [f32], cols: usize, dropout: &Option<Dropout
             }
         },
     );
-}
-
-impl crate::Tape<'_> {
-    /// A whole parameter block as a value `[rows, cols]`.
-    pub fn parameter(&mut self, id: crate::ParamId) -> crate::Var {
-        if let Some(gpu) = self.gpu() {
-            return crate::cuda::ops::elementwise::parameter(self, &gpu, id);
-        }
-        let block = self.params.block(id);
-        let shape = [block.rows, block.cols];
-        let mut copy = self.device().scratch(shape[0] * shape[1]);
-        copy.copy_from_slice(self.params.values(id));
-        let tracked = self.is_free(id);
-        let y = self.output(shape, copy, tracked);
-        self.record(&y, move |backward, dy| {
-            backward.param(id, |gradient, held| {
-                if held {
-                    crate::cpu::add(gradient, &dy);
-                } else {
-                    gradient.copy_from_slice(&dy);
-                }
-            });
-        });
-        y
-    }
 }

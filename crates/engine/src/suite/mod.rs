@@ -3,9 +3,8 @@
 //! | room | what is in it |
 //! |---|---|
 //! | `case`, `scene` | a case: inputs with names, and a body that calls ops and leaves results |
-//! | `values` | the numbers that both devices start from |
-//! | `compare` | the results of both devices side by side |
-//! | `linear`, `embed`, … | the cases of each op |
+//! | `values` | numbers that both devices start from |
+//! | `compare` | results of both devices side by side |
 //! | `network` | whole passes, op by op and captured |
 //! | [`speed`] | rates of copies and products |
 //!
@@ -14,13 +13,11 @@
 //! gradient, then in another whose gradients are added to what is there. Random numbers are functions of their place,
 //! so that both devices drop and draw the same.
 //!
-//! A new op gets a file with its cases, and a line in `all_cases`.
+//! The cases of an op are in its room, `ops/<op>/suite.rs`.
 
-mod adaptive;
 mod case;
 mod compare;
 mod network;
-mod parameter;
 mod scene;
 pub mod speed;
 #[cfg(test)]
@@ -41,16 +38,8 @@ use crate::device::{Device, Numbers};
 use crate::{Error, Result};
 
 fn all_cases() -> Vec<Case> {
-    let mut cases: Vec<Case> = [
-        crate::ops::cases(),
-        parameter::cases(),
-        adaptive::cases(),
-        crate::optim::suite::cases(),
-        network::cases(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let mut cases: Vec<Case> =
+        [crate::ops::cases(), crate::optim::suite::cases(), network::cases()].into_iter().flatten().collect();
     // What is wrong with an op shows soonest in small cases.
     cases.sort_by_key(|case| case.large);
     cases

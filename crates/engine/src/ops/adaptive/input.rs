@@ -45,7 +45,7 @@ impl Tape<'_> {
             parts.push(self.project(&words, band.projection, Orientation::Straight, 0.0));
         }
         let placing = Placing { positions: e.positions, scale: e.scale, dropout: e.dropout };
-        self.embed_bands(&parts, ids, &placing, segments, after)
+        self.embed_bands(parts, ids, &placing, segments, after)
     }
 
     fn check_tables(&self, bands: &[InputBand], cuts: &Bands) {

@@ -1,17 +1,13 @@
 //! Rows of a table, rows of a value, rows of several values back in their order.
 
-use rayon::prelude::*;
-
-use super::BandedIds;
-use crate::cpu::for_rows;
-use crate::cuda::ops::adaptive as gpu_ops;
+use super::{BandedIds, cpu, cuda};
+use crate::device::Backend;
 use crate::ops::decode::Lineage;
-use crate::ops::embed::cpu::{places, scatter};
-use crate::ops::{RowFactors, drop_out, drop_out_row};
+use crate::rng::Dropout;
 use crate::{Ids, ParamId, Segments, Tape, Tensor, Var};
 
 /// What [`Tape::embed_bands`] adds to the rows it collects.
-pub(crate) struct Placing<'a> {
+pub(super) struct Placing<'a> {
     /// P, `[positions + 2, D]`.
     pub positions: &'a Tensor,
     /// Factor of the rows.
@@ -20,49 +16,45 @@ pub(crate) struct Placing<'a> {
     pub dropout: f32,
 }
 
+/// Rows of all bands, one value each, that go back to the order of their ids.
+pub(super) struct EmbedBands {
+    pub(super) parts: Vec<Var>,
+    pub(super) ids: BandedIds,
+    pub(super) scale: f32,
+    pub(super) dropout: Option<Dropout>,
+}
+
 impl Tape<'_> {
     /// E[id]: the rows of a table `[V, C]` named by `ids` `[n]`.
     pub(super) fn lookup(&mut self, table: ParamId, ids: &Ids) -> Var {
-        if let Some(gpu) = self.gpu() {
-            return gpu_ops::lookup(self, &gpu, table, ids);
-        }
-        let cols = self.params.block(table).cols;
-        let values = self.params.values(table);
+        let (params, cols) = (self.params, self.params.block(table).cols);
         let mut y = self.device().scratch(ids.len() * cols);
-        for (y, &id) in y.chunks_exact_mut(cols).zip(ids.values()) {
-            y.copy_from_slice(&values[id as usize * cols..][..cols]);
+        match self.backend() {
+            Backend::Cpu => cpu::take(params.values(table), ids, cols, &mut y),
+            Backend::Gpu(gpu) => cuda::take(gpu, params.weights(table), ids, cols, &y),
         }
-        let tracked = self.is_free(table);
-        let y = self.output([ids.len(), cols], y, tracked);
+        let y = self.output([ids.len(), cols], y, self.is_free(table));
         let ids = ids.clone();
-        self.record(&y, move |backward, dy| {
-            backward.param(table, |gradient, held| scatter(gradient, held, ids.values(), &dy, cols, 1.0));
+        self.record(&y, move |backward, dy| match backward.backend() {
+            Backend::Cpu => cpu::lookup_backward(backward, table, &ids, &dy),
+            Backend::Gpu(gpu) => cuda::lookup_backward(gpu, backward, table, &ids, &dy),
         });
         y
     }
 
     /// The rows of x `[N, D]` named by `rows` `[n]`, each at most once.
     pub fn take_rows(&mut self, x: &Var, rows: &Ids) -> Var {
-        if let Some(gpu) = self.gpu() {
-            return gpu_ops::take_rows(self, &gpu, x, rows);
-        }
         let cols = x.cols();
         let mut y = self.device().scratch(rows.len() * cols);
-        for (y, &row) in y.chunks_exact_mut(cols).zip(rows.values()) {
-            y.copy_from_slice(x.tensor().row(row as usize));
+        match self.backend() {
+            Backend::Cpu => cpu::take(x.values(), rows, cols, &mut y),
+            Backend::Gpu(gpu) => cuda::take(gpu, x.ptr(), rows, cols, &y),
         }
         let y = self.output([rows.len(), cols], y, x.tracked());
         let (x, rows) = (x.clone(), rows.clone());
-        self.record(&y, move |backward, dy| {
-            backward.input(&x, |dx, held| {
-                if !held {
-                    dx.fill(0.0);
-                }
-                for (dy, &row) in dy.chunks_exact(cols).zip(rows.values()) {
-                    let dx = &mut dx[row as usize * cols..][..cols];
-                    dx.iter_mut().zip(dy).for_each(|(dx, dy)| *dx += dy);
-                }
-            });
+        self.record(&y, move |backward, dy| match backward.backend() {
+            Backend::Cpu => cpu::take_backward(backward, &x, &rows, &dy),
+            Backend::Gpu(gpu) => cuda::take_backward(gpu, backward, &x, &rows, &dy),
         });
         y
     }
@@ -71,58 +63,24 @@ impl Tape<'_> {
     /// the order of `ids`.
     pub(super) fn embed_bands(
         &mut self,
-        parts: &[Var],
+        parts: Vec<Var>,
         ids: &BandedIds,
         placing: &Placing<'_>,
         segments: &Segments,
         after: Option<&Lineage>,
     ) -> Var {
-        let (rows, cols, scale) = (ids.len(), placing.positions.cols(), placing.scale);
+        let shape = [ids.len(), placing.positions.cols()];
         let dropout = self.next_dropout(placing.dropout);
-        if let Some(gpu) = self.gpu() {
-            return gpu_ops::embed_bands(self, &gpu, parts, ids, placing, segments, after, dropout);
+        let op = EmbedBands { parts, ids: ids.clone(), scale: placing.scale, dropout };
+        let mut y = self.device().scratch(shape[0] * shape[1]);
+        match self.backend() {
+            Backend::Cpu => cpu::embed_bands(&op, placing.positions, segments, after, &mut y),
+            Backend::Gpu(gpu) => cuda::embed_bands(gpu, &op, placing.positions, segments, after, &y),
         }
-        let positions = places(segments, after.map_or(0, Lineage::steps));
-        let row_of = |mut place: usize| {
-            let found = parts.iter().find_map(|part| {
-                let own = (place < part.rows()).then(|| part.tensor().row(place));
-                place = place.saturating_sub(part.rows());
-                own
-            });
-            found.expect("every place lies in a band")
-        };
-        let mut y = self.device().scratch(rows * cols);
-        for_rows(
-            &mut y,
-            cols,
-            #[inline(always)]
-            |first, out| {
-                let mut factors = RowFactors::new(cols);
-                for (i, y) in out.chunks_exact_mut(cols).enumerate() {
-                    let word = row_of(ids.places().values()[first + i] as usize);
-                    let position = placing.positions.row(positions[first + i]);
-                    for ((y, w), p) in y.iter_mut().zip(word).zip(position) {
-                        *y = w.mul_add(scale, *p);
-                    }
-                    drop_out_row(y, &dropout, &mut factors, first + i);
-                }
-            },
-        );
-        let y = self.output([rows, cols], y, parts.iter().any(Var::tracked));
-        let (parts, ids) = (parts.to_vec(), ids.clone());
-        self.record(&y, move |backward, mut dy| {
-            drop_out(&mut dy, cols, &dropout);
-            for (band, part) in parts.iter().enumerate() {
-                backward.input(part, |dz, held| {
-                    let rows = ids.rows(band).values();
-                    dz.par_chunks_exact_mut(cols).zip(rows).for_each(|(dz, &row)| {
-                        let dy = &dy[row as usize * cols..][..cols];
-                        dz.iter_mut()
-                            .zip(dy)
-                            .for_each(|(dz, dy)| *dz = dy.mul_add(scale, if held { *dz } else { 0.0 }));
-                    });
-                });
-            }
+        let y = self.output(shape, y, op.parts.iter().any(Var::tracked));
+        self.record(&y, move |backward, mut dy| match backward.backend() {
+            Backend::Cpu => cpu::embed_bands_backward(backward, &op, &mut dy),
+            Backend::Gpu(gpu) => cuda::embed_bands_backward(gpu, backward, &op, &dy),
         });
         y
     }

@@ -2,11 +2,8 @@
 //! softmax over `dropout(x'·P_b)·E_bᵀ`. The loss of a word in band 0 is the head's, of any other word the head's loss of
 //! its tail plus the tail's own.
 
-use rayon::prelude::*;
-
-use super::{BandedIds, Bands};
-use crate::cpu::{math, vectorised};
-use crate::ops::cross_entropy::cuda as gpu_ops;
+use super::{BandedIds, Bands, cpu, cuda};
+use crate::device::Backend;
 use crate::ops::cross_entropy::{CrossEntropy, LossSums};
 pub use crate::ops::project::Orientation;
 use crate::{ParamId, Tape, Tensor, Var};
@@ -31,6 +28,12 @@ pub struct AdaptiveSoftmax<'a> {
     pub tails: &'a [Tail],
     /// Dropout of the features and of their projections.
     pub dropout: f32,
+}
+
+/// Features of one band, and the vocabulary they are multiplied with.
+pub(super) struct BandFeatures {
+    pub(super) x: Var,
+    pub(super) vocabulary: ParamId,
 }
 
 impl Tape<'_> {
@@ -61,34 +64,23 @@ impl Tape<'_> {
     /// ln p of every word after features x `[N, D]`: `[N, V]`, for generation; no gradient.
     pub fn adaptive_log_probs(&mut self, x: &Var, softmax: AdaptiveSoftmax<'_>, bands: &Bands) -> Tensor {
         self.check_softmax(&softmax, bands);
-        if let Some(gpu) = self.gpu() {
-            return gpu_ops::adaptive_log_probs(self, &gpu, x, &softmax, bands);
-        }
         let x = x.detach();
-        let mut logits = vec![self.logits(&x, softmax.head)];
+        let mut features = vec![BandFeatures { x: x.clone(), vocabulary: softmax.head }];
         for tail in softmax.tails {
             let own = self.project(&x, tail.projection, tail.orientation, 0.0);
-            logits.push(self.logits(&own, tail.vocabulary));
+            features.push(BandFeatures { x: own, vocabulary: tail.vocabulary });
         }
-        let types = bands.types();
-        let mut y = self.device().scratch(x.rows() * types);
-        y.par_chunks_exact_mut(types).enumerate().for_each(|(row, y)| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    let head = logits[0].row(row);
-                    let words = bands.range(0).len();
-                    let log_sum = log_sum(head);
-                    y[..words].iter_mut().zip(head).for_each(|(y, l)| *y = l - log_sum);
-                    for (band, tail) in logits.iter().enumerate().skip(1) {
-                        let offset = head[words + band - 1] - log_sum - self::log_sum(tail.row(row));
-                        let own = y[bands.range(band)].iter_mut();
-                        own.zip(tail.row(row)).for_each(|(y, l)| *y = l + offset);
-                    }
-                },
-            );
-        });
-        Tensor::new([x.rows(), types], y)
+        let shape = [x.rows(), bands.types()];
+        let mut y = self.device().scratch(shape[0] * shape[1]);
+        match self.backend() {
+            Backend::Cpu => {
+                let logits: Vec<Tensor> =
+                    features.iter().map(|band| self.logits(&band.x, band.vocabulary)).collect();
+                cpu::log_probs(&logits, bands, &mut y);
+            }
+            Backend::Gpu(gpu) => cuda::log_probs(gpu, self.params, &features, bands, &y),
+        }
+        Tensor::new(shape, y)
     }
 
     fn check_softmax(&self, softmax: &AdaptiveSoftmax<'_>, bands: &Bands) {
@@ -101,13 +93,6 @@ impl Tape<'_> {
             assert_eq!(rows, bands.range(index + 1).len(), "adaptive softmax: tail {index} has {rows} rows");
         }
     }
-}
-
-/// ln Σ exp.
-#[inline(always)]
-fn log_sum(logits: &[f32]) -> f32 {
-    let highest = math::max(logits);
-    highest + math::sum_by(logits, |v| math::exp(v - highest)).ln()
 }
 
 #[cfg(test)]

@@ -11,9 +11,8 @@ use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::cuda::product::{Epilogue, Factor, Product};
 use crate::cuda::{Gpu, Live};
 use crate::device::Buffer;
-use crate::ops::adaptive::{AdaptiveSoftmax, Bands};
 use crate::params::Params;
-use crate::{Ids, ParamId, Tape, Tensor, Var};
+use crate::{ParamId, Tape, Tensor, Var};
 
 /// Logits held at a time.
 const MAX_LOGITS: usize = 1 << 30;
@@ -21,12 +20,16 @@ const MAX_LOGITS: usize = 1 << 30;
 /// Rows that are kept in shared memory up to this size, and read again where they are larger.
 const KEPT_BYTES: usize = 96 << 10;
 /// Threads of a block that works on a row of logits.
-const ROW_THREADS: usize = 512;
+pub(crate) const ROW_THREADS: usize = 512;
 /// Threads that sum losses.
 const SUM_THREADS: usize = 512;
 
+/// The softmax of a row, for all kernels that need one.
+pub(crate) const SOFTMAX_ROW: (&str, &str) = ("softmax_row.cuh", include_str!("softmax_row.cuh"));
+
 kernels! {
-    static FILE = "cross_entropy" at "cross_entropy.cu", constants [KEPT_BYTES, ROW_THREADS, SUM_THREADS];
+    static FILE = "cross_entropy" at "cross_entropy.cu", constants [KEPT_BYTES, ROW_THREADS, SUM_THREADS],
+        headers &[SOFTMAX_ROW];
 
     /// Loss of each row; logits become their gradient.
     struct LossRows = loss_rows {
@@ -40,29 +43,6 @@ kernels! {
         first_row: u32,
         types: u32,
         gradient_wanted: u32,
-    }
-
-    /// Adds losses of a tail to those of all rows.
-    struct AddTail = add_tail {
-        tail_log_probs: *const f32,
-        tail_losses: *const f32,
-        rows: *const u32,
-        valid: *const u32,
-        log_probs: *mut f32,
-        losses: *mut f32,
-        count: u32,
-    }
-
-    /// ln p of the words of one band.
-    struct BandLogProbs = band_log_probs {
-        head: *const Act,
-        head_types: u32,
-        class_of_tail: u32,
-        tail: *const Act,
-        y: *mut Act,
-        first: u32,
-        count: u32,
-        types: u32,
     }
 
     /// Sums of losses over rows.
@@ -213,23 +193,6 @@ pub(crate) fn sum_losses(gpu: &Arc<Gpu>, losses: &Tensor, into: Ptr, add: bool) 
     gpu.call(Shape::of(1, SUM_THREADS as u32), &sum);
 }
 
-/// Adds the loss of row i of `tail` to row `rows[i]` of `all`, for as many rows as there really are; losses `[., 2]`,
-/// then log-probabilities `[., 1]`.
-pub(crate) fn add_tail(gpu: &Arc<Gpu>, all: [&Tensor; 2], tail: [&Tensor; 2], rows: &Ids) {
-    gpu.call(
-        Shape::of(rows.len().div_ceil(256), 256),
-        &AddTail {
-            tail_log_probs: tail[1].ptr(),
-            tail_losses: tail[0].ptr(),
-            rows: rows.ptr(),
-            valid: rows.valid(),
-            log_probs: all[1].ptr(),
-            losses: all[0].ptr(),
-            count: rows.len() as u32,
-        },
-    );
-}
-
 /// The sums of per-row losses on the host, waiting for the device.
 pub(crate) fn read_sums(gpu: &Arc<Gpu>, losses: &Tensor) -> [f64; 2] {
     let block = Block::new(gpu, 16);
@@ -246,47 +209,10 @@ pub(super) fn logits(gpu: &Gpu, params: &Params, x: &Var, vocabulary: ParamId, l
 }
 
 /// `x·Eᵀ`, with rows [`pitch`] values apart.
-fn pitched_logits(gpu: &Gpu, params: &Params, x: &Var, vocabulary: ParamId) -> Buffer {
+pub(crate) fn pitched_logits(gpu: &Gpu, params: &Params, x: &Var, vocabulary: ParamId) -> Buffer {
     let vocabulary = Vocabulary::of(params, vocabulary);
     let pitch = pitch(vocabulary.types);
     let logits = params.device().scratch(x.rows() * pitch);
     vocabulary.logits(gpu, Factor::new(x.ptr(), x.cols()), x.rows(), logits.ptr(), pitch);
     logits
-}
-
-/// ln p of all words under an adaptive softmax.
-pub(crate) fn adaptive_log_probs(
-    tape: &mut Tape<'_>,
-    gpu: &Arc<Gpu>,
-    x: &Var,
-    softmax: &AdaptiveSoftmax<'_>,
-    bands: &Bands,
-) -> Tensor {
-    let (rows, types, words) = (x.rows(), bands.types(), bands.range(0).len());
-    let x = x.detach();
-    let y = tape.device().scratch(rows * types);
-    let head_types = tape.params.block(softmax.head).rows;
-    let head = pitched_logits(gpu, tape.params, &x, softmax.head);
-    for band in 0..bands.count() {
-        let tail = band.checked_sub(1).map(|index| {
-            let tail = &softmax.tails[index];
-            let own = tape.project(&x, tail.projection, tail.orientation, 0.0);
-            pitched_logits(gpu, tape.params, &own, tail.vocabulary)
-        });
-        let range = bands.range(band);
-        gpu.call(
-            Shape::of(rows, ROW_THREADS as u32),
-            &BandLogProbs {
-                head: head.ptr(),
-                head_types: head_types as u32,
-                class_of_tail: (words + band).saturating_sub(1) as u32,
-                tail: tail.as_ref().map_or(Ptr::NULL, Buffer::ptr),
-                y: y.ptr(),
-                first: range.start as u32,
-                count: range.len() as u32,
-                types: types as u32,
-            },
-        );
-    }
-    Tensor::new([rows, types], y)
 }

@@ -1,6 +1,7 @@
 //! The sums of a loss, where its device has made them.
 
 use super::cuda;
+use crate::ops::adaptive;
 use crate::{Ids, Tensor};
 
 /// Sums over all tokens, in nats.
@@ -46,11 +47,12 @@ impl LossSums {
         Self { sums: Sums::PerRow(losses), log_probs }
     }
 
-    /// Adds what row i of `tail` loses to row `rows[i]`; no row is named twice.
+    /// Adds the loss of row i of `tail` to row `rows[i]`; no row is named twice.
     pub(crate) fn add_tail(&mut self, tail: &Self, rows: &Ids) {
         match (&mut self.sums, &tail.sums) {
             (Sums::PerRow(all), Sums::PerRow(own)) => {
-                cuda::add_tail(all.gpu(), [&*all, &self.log_probs], [own, &tail.log_probs], rows);
+                let all = [&*all, &self.log_probs];
+                adaptive::cuda::add_tail(all[0].gpu(), all, [own, &tail.log_probs], rows);
             }
             (Sums::Host(all), Sums::Host(own)) => {
                 all.iter_mut().zip(own).for_each(|(all, own)| *all += own);

@@ -1,7 +1,7 @@
 //! The GPU's implementation.
 
 use super::{FIRST_POSITION, Op};
-use crate::cuda::kernel::{Act, kernel_struct, kernels};
+use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::Ptr;
 use crate::cuda::{Gpu, Live};
@@ -12,25 +12,18 @@ use crate::rng::Dropout;
 use crate::tape::Backward;
 use crate::{Error, Ids, ParamId, Tensor};
 
-/// Bands that a kernel takes.
-pub(crate) const MOST_BANDS: usize = 8;
 /// Warps of a block that adds gradients up, and types that it has room for.
 const WARPS: usize = 16;
 const MAX_SLOTS: usize = 1024;
 /// Bits that number the rows of a batch.
 const ROW_BITS: usize = 22;
 
-kernel_struct! {
-    /// The rows of all bands, end to end: those from `first[b]` on are `part[b]`'s.
-    pub(crate) struct BandParts {
-        part: [*const Act; MOST_BANDS],
-        first: [u32; MOST_BANDS],
-    }
-}
+/// A row with its position, for the kernels of all embeddings.
+pub(crate) const EMBED_ROW: (&str, &str) = ("embed_row.cuh", include_str!("embed_row.cuh"));
 
 kernels! {
     static FILE = "embed" at "embed.cu",
-        constants [FIRST_POSITION, MOST_BANDS, WARPS, MAX_SLOTS, ROW_BITS];
+        constants [FIRST_POSITION, WARPS, MAX_SLOTS, ROW_BITS], headers &[EMBED_ROW];
 
     struct EmbedForward = embed_forward {
         table: *const f32,
@@ -41,32 +34,6 @@ kernels! {
         scale: f32,
         dropout: launch::Dropout,
         y: *mut Act,
-        cols: u32,
-    }
-
-    /// As [`EmbedForward`], from the rows of bands.
-    pub(crate) struct EmbedBandsForward = embed_bands_forward {
-        bands: BandParts,
-        positions: *const f32,
-        places: *const u32,
-        segments: launch::Segments,
-        offset: *const u32,
-        scale: f32,
-        dropout: launch::Dropout,
-        y: *mut Act,
-        cols: u32,
-    }
-
-    /// Gradient of one band's rows.
-    pub(crate) struct EmbedBandsBackward = embed_bands_backward {
-        dy: *const Act,
-        rows: *const u32,
-        valid: *const u32,
-        dropout: launch::Dropout,
-        scale: f32,
-        dz: *mut Act,
-        add: u32,
-        room: u32,
         cols: u32,
     }
 

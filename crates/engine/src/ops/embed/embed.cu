@@ -1,28 +1,5 @@
-// Token embeddings: Y[n] = dropout(scale·E[id[n]] + P[2 + offset + place of n in its sentence]), and dE. With adaptive
-// input, where rows of E are first projected band by band, the first part works on the projected rows.
-
-// Y[n] = dropout(scale·word(n) + position); rows of no sentence become 0, whatever their words.
-template <typename Word>
-__device__ __forceinline__ void embed_row(Word word, const float* positions, const Segments& segments,
-                                          const u32* offset, float scale, const Dropout& dropout, act* y, u32 cols) {
-    const u32 row = blockIdx.y * BLOCK_ROWS + threadIdx.x / BLOCK_RUNS;
-    const u32 run = blockIdx.x * BLOCK_RUNS + threadIdx.x % BLOCK_RUNS;
-    const int at = 8 * run;
-    if (row >= segments.rows || at >= cols) return;
-    const u32 sentence = segments.sentence_of_row[row];
-    const auto* from = word(row);
-    float v[8] = {};
-    if (sentence != NO_SENTENCE) {
-        const u32 place = row - segments.starts[sentence];
-        float position[8], f[8];
-        load8(from, at, cols, v);
-        load8(positions + (u64)(FIRST_POSITION + *offset + place) * cols, at, cols, position);
-        dropout8(dropout, row, run, f);
-#pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = fmaf(v[i], scale, position[i]) * f[i];
-    }
-    store8(y + (u64)row * cols, at, cols, v);
-}
+// Token embeddings: Y[n] = dropout(scale·E[id[n]] + P[2 + offset + place of n in its sentence]), and dE. A row:
+// embed_row.cuh.
 
 // `*offset` is 0 but in search, where it is the number of steps before this one.
 // table [types, cols], positions [2 + *offset + longest sentence, cols], ids [rows], y [rows, cols].
@@ -31,52 +8,6 @@ extern "C" __global__ void embed_forward(const float* table, const float* positi
                                          const u32* offset, float scale, Dropout dropout, act* y, u32 cols) {
     auto word = [&](u32 row) { return table + (u64)ids[row] * cols; };
     embed_row(word, positions, segments, offset, scale, dropout, y, cols);
-}
-
-// The rows of all bands, end to end: those from first[b] on are part[b]'s.
-struct BandParts {
-    const act* part[MOST_BANDS];
-    u32 first[MOST_BANDS];  // ~0 where there is no such band
-};
-
-// As embed_forward, the word of a row being row places[row] of the bands.
-// launch: grid (ceil(cols / 512), ceil(rows / 4)), block (256), shared 0
-extern "C" __global__ void embed_bands_forward(BandParts bands, const float* positions, const u32* places,
-                                               Segments segments, const u32* offset, float scale, Dropout dropout,
-                                               act* y, u32 cols) {
-    auto word = [&](u32 row) {
-        const u32 place = places[row];
-        const act* part = bands.part[0];
-        u32 first = 0;
-#pragma unroll
-        for (int b = 1; b < MOST_BANDS; b++)
-            if (place >= bands.first[b]) part = bands.part[b], first = bands.first[b];
-        return part + (u64)(place - first) * cols;
-    };
-    embed_row(word, positions, segments, offset, scale, dropout, y, cols);
-}
-
-// The gradient of one band's rows: dz[i] (+)= scale·dropout·dy[rows[i]] for i < *valid; surplus rows get zeros, or stay
-// as they are if `add`. dz [room, cols].
-// launch: grid (ceil(cols / 512), ceil(room / 4)), block (256), shared 0
-extern "C" __global__ void embed_bands_backward(const act* dy, const u32* rows, const u32* valid, Dropout dropout,
-                                                float scale, act* dz, u32 add, u32 room, u32 cols) {
-    const u32 i = blockIdx.y * BLOCK_ROWS + threadIdx.x / BLOCK_RUNS;
-    const u32 run = blockIdx.x * BLOCK_RUNS + threadIdx.x % BLOCK_RUNS;
-    const int at = 8 * run;
-    if (i >= room || at >= cols) return;
-    float v[8] = {};
-    if (i < *valid) {
-        const u32 row = rows[i];
-        float f[8];
-        load8(dy + (u64)row * cols, at, cols, v);
-        dropout8(dropout, row, run, f);
-#pragma unroll
-        for (int c = 0; c < 8; c++) v[c] *= f[c] * scale;
-    } else if (add) {
-        return;
-    }
-    put8(dz + (u64)i * cols, at, cols, v, add);
 }
 
 // ---- backward ----------------------------------------------------------------------------------------------------

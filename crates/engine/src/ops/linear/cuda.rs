@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{Activation, Op};
 use crate::Tensor;
 use crate::cuda::Gpu;
-use crate::cuda::kernel::{Act, kernel_struct, kernels};
+use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::{Dtype, Ptr};
-use crate::cuda::ops::elementwise::ColumnSum;
 use crate::cuda::product::{Epilogue, Factor, Product};
+use crate::cuda::sums::{ColumnSum, MOST_PARTS};
 use crate::device::Buffer;
 use crate::params::Params;
 use crate::rng::Dropout;
@@ -26,38 +26,11 @@ const FORWARD_ROWS: usize = 16;
 /// Runs of eight columns of a backward block, and threads that share a run.
 const BACKWARD_RUNS: usize = 16;
 const BACKWARD_LANES: usize = 16;
-/// The same of a block that sums columns.
-pub(crate) const SUM_RUNS: usize = 32;
-pub(crate) const SUM_LANES: usize = 8;
-/// Matrices that one launch sums.
-pub(crate) const MATRICES_PER_LAUNCH: usize = 8;
-/// Parts of the rows at most that are summed by themselves. Their number decides the order of sums, and is the same on
-/// every GPU.
-pub(crate) const MOST_PARTS: usize = 100;
-
-kernel_struct! {
-    /// A matrix whose columns are to be summed into partial sums.
-    pub(crate) struct RowSum {
-        values: *const Act,
-        partials: *mut f32,
-        rows: u32,
-        cols: u32,
-        rows_per_part: u32,
-    }
-}
-
-kernel_struct! {
-    /// Matrices of one launch.
-    pub(crate) struct RowSums {
-        job: [RowSum; MATRICES_PER_LAUNCH],
-    }
-}
 
 kernels! {
     static FILE = "linear" at "linear.cu",
         constants [
-            IDENTITY, RELU, TANH, FORWARD_RUNS, FORWARD_LANES, FORWARD_ROWS, BACKWARD_RUNS, BACKWARD_LANES, SUM_RUNS,
-            SUM_LANES, MATRICES_PER_LAUNCH,
+            IDENTITY, RELU, TANH, FORWARD_RUNS, FORWARD_LANES, FORWARD_ROWS, BACKWARD_RUNS, BACKWARD_LANES,
         ];
 
     struct BiasActForward = bias_act_forward {
@@ -80,9 +53,6 @@ kernels! {
         cols: u32,
         rows_per_part: u32,
     }
-
-    /// Partial sums of the columns of several matrices.
-    pub(crate) struct SumRows = sum_rows { jobs: RowSums }
 }
 
 pub(super) fn forward(gpu: &Gpu, params: &Params, op: &Op, y: &Buffer) {

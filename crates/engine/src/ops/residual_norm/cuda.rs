@@ -8,7 +8,7 @@ use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::{Dropout, Shape};
 use crate::cuda::memory::Ptr;
-use crate::cuda::ops::elementwise::ColumnSum;
+use crate::cuda::sums::ColumnSum;
 use crate::device::Buffer;
 use crate::params::Params;
 use crate::tape::Backward;

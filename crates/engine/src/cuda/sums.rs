@@ -1,4 +1,5 @@
-//! Sums, copies and the last stage of sums over rows.
+//! Sums of gradients: contributions of several ops to one value, and sums over the rows of a matrix, which a backward
+//! pass collects and finishes together.
 
 use std::sync::Arc;
 
@@ -7,14 +8,35 @@ use crate::cuda::kernel::{Act, kernel_struct, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::device::Buffer;
-use crate::ops::linear::cuda::{MATRICES_PER_LAUNCH, MOST_PARTS, RowSum, RowSums, SUM_RUNS, SumRows};
-use crate::{ParamId, Tape, Var};
 
-/// Columns that a block sums, and threads that share each.
+/// Runs of eight columns of a block of the first stage; columns of a block of the last; threads that share each.
+const SUM_RUNS: usize = 32;
 const SUM_COLUMNS: usize = 32;
 const SUM_LANES: usize = 8;
-/// Sums that one launch makes.
+/// Matrices that one launch sums in the first stage, and sums of one launch in the last.
+const MATRICES_PER_LAUNCH: usize = 8;
 const SUMS_PER_LAUNCH: usize = 64;
+/// Parts of the rows at most that are summed by themselves. Their number decides the order of sums, and is the same on
+/// every GPU.
+pub(crate) const MOST_PARTS: usize = 100;
+
+kernel_struct! {
+    /// A matrix whose columns are to be summed into partial sums.
+    struct RowSum {
+        values: *const Act,
+        partials: *mut f32,
+        rows: u32,
+        cols: u32,
+        rows_per_part: u32,
+    }
+}
+
+kernel_struct! {
+    /// Matrices of one launch.
+    struct RowSums {
+        job: [RowSum; MATRICES_PER_LAUNCH],
+    }
+}
 
 kernel_struct! {
     /// A sum of rows of partial sums that is still to be made: `out[c] (+)= Σ_p partials[p·stride + c]`.
@@ -37,26 +59,14 @@ kernel_struct! {
 }
 
 kernels! {
-    static FILE = "elementwise" at "../../../kernels/elementwise.cu",
-        constants [SUM_COLUMNS, SUM_LANES, SUMS_PER_LAUNCH];
+    static FILE = "sums" at "sums.cu",
+        constants [SUM_RUNS, SUM_COLUMNS, SUM_LANES, MATRICES_PER_LAUNCH, SUMS_PER_LAUNCH];
 
     struct Add = add { total: *mut Act, values: *const Act, n: u64 }
     struct AddFloat = add_float { total: *mut f32, values: *const f32, n: u64 }
-    /// Gradient of a parameter from that of its copy.
-    struct FromAct = from_act { src: *const Act, dst: *mut f32, n: u64, add: u32 }
-
-    /// Rows by index, as many as there really are; zeros for the others.
-    pub(super) struct TakeRows = take_rows {
-        x: *const Act,
-        rows: *const u32,
-        valid: *const u32,
-        y: *mut Act,
-        count: u32,
-        cols: u32,
-    }
-    /// The way back: rows are added to where they came from.
-    pub(super) struct GiveRows = give_rows(TakeRows);
-
+    /// First stage: partial sums of the columns of several matrices.
+    struct SumRows = sum_rows { jobs: RowSums }
+    /// Last stage: sums of partial sums.
     struct ReduceColumns = reduce_columns { jobs: ColumnJobs }
 }
 
@@ -142,7 +152,7 @@ impl ColumnSums {
         }
         let shape = Shape {
             grid: [most_cols.div_ceil(8 * SUM_RUNS) as u32, most_parts as u32, waiting.len() as u32],
-            ..Shape::of(1, (crate::ops::linear::cuda::SUM_LANES * SUM_RUNS) as u32)
+            ..Shape::of(1, (SUM_LANES * SUM_RUNS) as u32)
         };
         gpu.call(shape, &SumRows { jobs });
     }
@@ -198,25 +208,6 @@ fn launches(sums: &[ColumnSum]) -> Vec<&[ColumnSum]> {
         launches.push(&sums[first..]);
     }
     launches
-}
-
-/// A parameter block as a value, and its gradient back.
-pub(crate) fn parameter(tape: &mut Tape<'_>, gpu: &Arc<Gpu>, id: ParamId) -> Var {
-    let block = tape.params.block(id);
-    let shape = [block.rows, block.cols];
-    let count = shape[0] * shape[1];
-    let copy = tape.device().scratch(count);
-    gpu.copy(tape.params.weights(id), copy.ptr(), count * gpu.act().size());
-    let tracked = tape.is_free(id);
-    let y = tape.output(shape, copy, tracked);
-    super::record(tape, gpu.clone(), &y, move |gpu, backward, dy| {
-        let (target, held) = backward.param_target(id);
-        if target != Ptr::NULL {
-            let sum = FromAct { src: dy.ptr(), dst: target, n: count as u64, add: held };
-            gpu.call(Shape::over_values(count), &sum);
-        }
-    });
-    y
 }
 
 #[cfg(test)]

@@ -1,21 +1,16 @@
 //! Adaptive input and softmax: single passes, and passes captured once for batches whose bands differ.
 
-use super::{Case, OpCase};
-use super::{Outcome, Quantity, Tolerance};
-use super::{Per, Scene};
-use super::{fit, random, starts};
+use super::{AdaptiveEmbedding, AdaptiveSoftmax, BandedIds, Bands, InputBand, Orientation, Tail};
 use crate::cuda::graph::Replays;
 use crate::device::{Device, Numbers};
-use crate::ops::adaptive::{
-    AdaptiveEmbedding, AdaptiveSoftmax, BandedIds, Bands, InputBand, Orientation, Tail,
-};
 use crate::ops::embed::sinusoids;
 use crate::ops::embed::suite::steps;
 use crate::optim::{Nag, StepNumbers, Velocity};
 use crate::params::{GroupId, GroupSet, ParamId, ParamsBuilder};
+use crate::suite::{Case, OpCase, Outcome, Per, Quantity, Scene, Tolerance, fit, random, starts};
 use crate::{Result, Rng, Segments, Tape};
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for sizes in [SMALL, ODD, PLAIN] {
         for dropout in [0.0, 0.3] {

@@ -1,8 +1,8 @@
 //! Parameters as values.
 
-use super::{Case, OpCase, Per};
+use crate::suite::{Case, OpCase, Per};
 
-pub(super) fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     [[1, 1], [67, 13], [300, 512]].map(parameter).into_iter().collect()
 }
 
