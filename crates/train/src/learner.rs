@@ -6,7 +6,7 @@ mod trial;
 use std::collections::HashMap;
 
 use mae_data::PackedBatch;
-use mae_engine::optim::{self, Numbers, Reading, StepNumbers};
+use mae_engine::optim::{self, LossAndNorm, Reading, StepNumbers};
 use mae_engine::{Gradients, GroupSet, Replays, Rng, Tape, Written};
 use mae_model::attention::Pass;
 use mae_model::groups;
@@ -137,7 +137,7 @@ impl PendingUpdate {
     }
 
     fn report(&self, step: &PendingStep) -> Result<StepReport> {
-        let Numbers { loss, nll, norm } = step.reading.wait()?;
+        let LossAndNorm { loss, nll, norm } = step.reading.wait()?;
         for (what, value) in [("loss", loss), ("gradient norm", norm)] {
             if !value.is_finite() {
                 return Err(Error::NotFinite(Box::new(Diagnosis {

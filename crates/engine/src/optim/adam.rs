@@ -1,6 +1,6 @@
 //! Adam, as fairseq writes it.
 
-use super::numbers::{Place, StepNumbers};
+use super::numbers::{Memory, StepNumbers};
 use super::{cpu, cuda, gpu_group};
 use crate::device::Buffer;
 use crate::params::{Gradients, GroupId, Params};
@@ -71,12 +71,12 @@ impl Adam {
         let (decay, group) = (rate * self.weight_decay, moments.group);
         let Moments { first, second, .. } = moments;
         match &numbers.0 {
-            Place::Host(numbers) if numbers.failed => {}
-            Place::Host(numbers) => {
+            Memory::Host(numbers) if numbers.failed => {}
+            Memory::Host(numbers) => {
                 let (p, g) = (params.group_mut(group), gradients.group(group));
                 cpu::adam(self, p, g, [first, second], [size, decay, numbers.clip]);
             }
-            Place::Gpu(numbers) => {
+            Memory::Gpu(numbers) => {
                 let group = gpu_group(params, gradients, group);
                 cuda::adam(self, &group, [first.ptr(), second.ptr()], [size, decay], numbers);
             }

@@ -20,18 +20,18 @@ pub(crate) mod suite;
 
 pub use adam::{Adam, Moments};
 pub use nag::{Nag, Velocity};
-use numbers::Place;
-pub use numbers::{Numbers, Reading, StepNumbers};
+use numbers::Memory;
+pub use numbers::{LossAndNorm, Reading, StepNumbers};
 
 use crate::params::{Gradients, GroupId, Params};
 
 /// Plain gradient descent: p −= rate·g. It does not clip.
 pub fn sgd(params: &mut Params, gradients: &Gradients, group: GroupId, rate: f32, numbers: &StepNumbers) {
     match &numbers.0 {
-        Place::Host(numbers) if numbers.failed => {}
-        Place::Host(_) => cpu::sgd(params.group_mut(group), gradients.group(group), rate),
-        Place::Gpu(_) if params.group_len(group) == 0 => {}
-        Place::Gpu(numbers) => cuda::sgd(&gpu_group(params, gradients, group), rate, numbers),
+        Memory::Host(numbers) if numbers.failed => {}
+        Memory::Host(_) => cpu::sgd(params.group_mut(group), gradients.group(group), rate),
+        Memory::Gpu(_) if params.group_len(group) == 0 => {}
+        Memory::Gpu(numbers) => cuda::sgd(&gpu_group(params, gradients, group), rate, numbers),
     }
 }
 

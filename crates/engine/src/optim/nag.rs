@@ -1,6 +1,6 @@
 //! Nesterov's accelerated gradient, as fairseq writes it.
 
-use super::numbers::{Place, StepNumbers};
+use super::numbers::{Memory, StepNumbers};
 use super::{cpu, cuda, gpu_group};
 use crate::device::Buffer;
 use crate::params::{Gradients, GroupId, Params};
@@ -61,13 +61,13 @@ impl Nag {
     ) {
         let (decay, group, values) = (rate * self.weight_decay, velocity.group, &mut velocity.values);
         match &numbers.0 {
-            Place::Host(numbers) if numbers.failed => {}
-            Place::Host(numbers) => {
+            Memory::Host(numbers) if numbers.failed => {}
+            Memory::Host(numbers) => {
                 let (p, g) = (params.group_mut(group), gradients.group(group));
                 cpu::nag(self, p, g, values, [rate, decay, numbers.clip]);
             }
-            Place::Gpu(_) if params.group_len(group) == 0 => {}
-            Place::Gpu(numbers) => {
+            Memory::Gpu(_) if params.group_len(group) == 0 => {}
+            Memory::Gpu(numbers) => {
                 let group = gpu_group(params, gradients, group);
                 cuda::nag(self, &group, values.ptr(), [rate, decay], numbers);
             }

@@ -9,9 +9,10 @@ use crate::params::{Gradients, GroupId, GroupSet, Params};
 
 /// Numbers of a step on its device: losses, the norm of the gradient, the clipping factor, and whether something was
 /// not finite.
-pub struct StepNumbers(pub(super) Place);
+pub struct StepNumbers(pub(super) Memory);
 
-pub(super) enum Place {
+/// The memory that holds them.
+pub(super) enum Memory {
     Host(HostNumbers),
     Gpu(GpuNumbers),
 }
@@ -28,26 +29,26 @@ impl StepNumbers {
     /// Nothing summed, nothing clipped, nothing failed.
     pub fn new(device: &Device) -> Self {
         let host = HostNumbers { loss: 0.0, nll: 0.0, norm: 0.0, clip: 1.0, failed: false };
-        Self(device.gpu().map_or(Place::Host(host), |gpu| Place::Gpu(GpuNumbers::new(gpu))))
+        Self(device.gpu().map_or(Memory::Host(host), |gpu| Memory::Gpu(GpuNumbers::new(gpu))))
     }
 
     /// A step begins: the losses are 0 again. A failure stays.
     pub fn begin(&mut self) {
         match &mut self.0 {
-            Place::Host(host) => (host.loss, host.nll) = (0.0, 0.0),
-            Place::Gpu(gpu) => gpu.begin(),
+            Memory::Host(host) => (host.loss, host.nll) = (0.0, 0.0),
+            Memory::Gpu(gpu) => gpu.begin(),
         }
     }
 
     /// Adds the losses of a batch.
     pub fn add(&mut self, sums: &LossSums) {
         match (&mut self.0, sums.per_row()) {
-            (Place::Gpu(gpu), Some(losses)) => gpu.add(losses),
-            (Place::Host(host), _) => {
+            (Memory::Gpu(gpu), Some(losses)) => gpu.add(losses),
+            (Memory::Host(host), _) => {
                 host.loss += sums.smoothed();
                 host.nll += sums.nll();
             }
-            (Place::Gpu(_), None) => unreachable!("losses of a GPU are on it"),
+            (Memory::Gpu(_), None) => unreachable!("losses of a GPU are on it"),
         }
     }
 
@@ -71,12 +72,12 @@ impl StepNumbers {
     ) {
         let used = groups_of(params, groups);
         match &mut self.0 {
-            Place::Gpu(gpu) => {
+            Memory::Gpu(gpu) => {
                 let groups: Vec<Group> =
                     used.into_iter().map(|group| gpu_group(params, gradients, group)).collect();
                 gpu.norm(&groups, limit as f32, report);
             }
-            Place::Host(host) => {
+            Memory::Host(host) => {
                 let norm = cpu::norm(gradients, &used);
                 host.clip = if limit > 0.0 { (limit / (norm + 1e-6)).min(1.0) as f32 } else { 1.0 };
                 host.failed |= !(host.loss.is_finite() && norm.is_finite());
@@ -90,8 +91,8 @@ impl StepNumbers {
     /// Begins to read the numbers as they will be when everything asked for so far is done.
     pub fn read(&self) -> Result<Reading> {
         Ok(Reading(match &self.0 {
-            Place::Host(host) => Source::Host([host.loss, host.nll, host.norm]),
-            Place::Gpu(gpu) => Source::Gpu(gpu.read()?),
+            Memory::Host(host) => Source::Host([host.loss, host.nll, host.norm]),
+            Memory::Gpu(gpu) => Source::Gpu(gpu.read()?),
         }))
     }
 }
@@ -106,7 +107,7 @@ enum Source {
 
 /// Losses summed over target tokens, in nats, and the norm of the gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Numbers {
+pub struct LossAndNorm {
     /// Smoothed loss.
     pub loss: f64,
     /// Negative log likelihood.
@@ -125,12 +126,12 @@ impl Reading {
     }
 
     /// The numbers, waiting for the device if need be.
-    pub fn wait(&self) -> Result<Numbers> {
+    pub fn wait(&self) -> Result<LossAndNorm> {
         let [loss, nll, norm] = match &self.0 {
             Source::Host(numbers) => *numbers,
             Source::Gpu(reading) => reading.wait()?,
         };
-        Ok(Numbers { loss, nll, norm })
+        Ok(LossAndNorm { loss, nll, norm })
     }
 }
 

@@ -1,6 +1,6 @@
 //! One new row per hypothesis: the same attention over cached keys and values, gates over what they remember.
 
-use mae_engine::ops::decode::{Kept, KvCache, Lineage, Room};
+use mae_engine::ops::decode::{FixedTensor, KvCache, Lineage, Room};
 use mae_engine::{Device, Ids, Segments, Tape, Tensor, Var};
 
 use super::{ExpertMode, MixtureAttention, Pass, Projections, linear};
@@ -25,11 +25,11 @@ struct Remembered {
     /// Self-attention: keys and values of the steps so far.
     kv: KvCache,
     /// Cross-attention: keys and values of the memory, made once.
-    memory: Option<Kept>,
+    memory: Option<FixedTensor>,
     /// What the gate has read so far.
     read: InputState,
     /// Gate over the source, or random experts: head weights, one row per sentence, made once.
-    sentence_weights: Option<Kept>,
+    sentence_weights: Option<FixedTensor>,
     /// Whether those are in use.
     by_sentence: bool,
 }
@@ -87,12 +87,12 @@ impl MixtureAttention {
         };
         AttentionState(Some(Remembered {
             kv: KvCache::new(device, steps, width),
-            memory: cross.then(|| Kept::new(device, [room.source, 2 * width], false)),
+            memory: cross.then(|| FixedTensor::activations(device, [room.source, 2 * width])),
             read,
             sentence_weights: self
                 .gating
                 .as_ref()
-                .map(|_| Kept::new(device, [room.sentences, self.heads], true)),
+                .map(|_| FixedTensor::floats(device, [room.sentences, self.heads])),
             by_sentence: false,
         }))
     }

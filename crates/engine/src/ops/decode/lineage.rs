@@ -170,17 +170,21 @@ impl Tape<'_> {
 
 /// A value that a search computes once per batch, at a place in memory that stays the same, so that captured passes
 /// find it.
-pub struct Kept {
+pub struct FixedTensor {
     tensor: Tensor,
     /// Rows that there is room for; the value of a CPU may have fewer.
     rows: usize,
 }
 
-impl Kept {
-    /// Room for `[rows, cols]` activations, or 32-bit floats.
-    pub fn new(device: &Device, [rows, cols]: [usize; 2], floats: bool) -> Self {
-        let buffer = if floats { device.scratch_floats(rows * cols) } else { device.scratch(rows * cols) };
-        Self { tensor: Tensor::new([rows, cols], buffer), rows }
+impl FixedTensor {
+    /// Room for `[rows, cols]` activations.
+    pub fn activations(device: &Device, [rows, cols]: [usize; 2]) -> Self {
+        Self { tensor: Tensor::new([rows, cols], device.scratch(rows * cols)), rows }
+    }
+
+    /// Room for `[rows, cols]` numbers of 32 bits, such as head weights.
+    pub fn floats(device: &Device, [rows, cols]: [usize; 2]) -> Self {
+        Self { tensor: Tensor::new([rows, cols], device.scratch_floats(rows * cols)), rows }
     }
 
     /// Takes a value of no more rows.

@@ -21,7 +21,7 @@ mod window;
 
 pub use attention::KvCache;
 pub use best::{Candidate, Constraints, Continuations, continuations};
-pub use lineage::{Kept, Lineage, Room, RunningSum};
+pub use lineage::{FixedTensor, Lineage, Room, RunningSum};
 pub use log_probs::{log_probs, mean_log_probs};
 pub use window::InputWindow;
 
