@@ -75,8 +75,9 @@ impl Stream {
     }
 }
 
-const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+/// Constants of Philox 4x32.
+pub(crate) const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+pub(crate) const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// Ten rounds of Philox 4x32 on one counter.
 pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {

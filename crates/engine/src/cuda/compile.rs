@@ -9,6 +9,7 @@ use cudarc::nvrtc::{result as nvrtc, sys};
 use super::kernel::{Constant, KernelFile};
 use super::launch::{BLOCK_ROWS, BLOCK_RUNS};
 use super::library;
+use crate::rng::{MULTIPLIERS, WEYL};
 use crate::tensor::NO_SENTENCE;
 use crate::{Error, Result};
 
@@ -16,8 +17,15 @@ use crate::{Error, Result};
 pub(super) const PRELUDE: &str = include_str!("prelude.cuh");
 
 /// Constants of the prelude, for every kernel file.
-pub(super) const PRELUDE_CONSTANTS: &[(&str, &dyn Constant)] =
-    &[("NO_SENTENCE", &NO_SENTENCE), ("BLOCK_ROWS", &BLOCK_ROWS), ("BLOCK_RUNS", &BLOCK_RUNS)];
+pub(super) const PRELUDE_CONSTANTS: &[(&str, &dyn Constant)] = &[
+    ("NO_SENTENCE", &NO_SENTENCE),
+    ("BLOCK_ROWS", &BLOCK_ROWS),
+    ("BLOCK_RUNS", &BLOCK_RUNS),
+    ("MULTIPLIER_0", &MULTIPLIERS[0]),
+    ("MULTIPLIER_1", &MULTIPLIERS[1]),
+    ("WEYL_0", &WEYL[0]),
+    ("WEYL_1", &WEYL[1]),
+];
 
 /// Kernel files that no op has in its room.
 static SHARED: &[&KernelFile] = &[&super::sums::FILE, &crate::optim::cuda::FILE, &super::product::FILE];

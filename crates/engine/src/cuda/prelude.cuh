@@ -4,8 +4,8 @@
 // BF16 chooses the type `act` of activations and their gradients: bfloat16 (1) or float (0). Sums, statistics, head
 // weights, master weights and weight gradients are float in both modes.
 //
-// Constants that the launchers use, too, are macros that Rust defines: NO_SENTENCE, BLOCK_ROWS and BLOCK_RUNS for all
-// files, others in the declaration of each file.
+// Constants that Rust needs, too, are macros that Rust defines: NO_SENTENCE, BLOCK_ROWS, BLOCK_RUNS and those of Philox
+// for all files, others in the declaration of each file.
 //
 // Rows are handled in runs of eight columns: one 16-byte access in bfloat16, and one Philox block of dropout.
 
@@ -184,11 +184,11 @@ __device__ __forceinline__ void load_rows(Row row, u32 at, u32 cols, float v[N][
 __device__ __forceinline__ uint4 philox(uint4 c, u32 key0, u32 key1) {
 #pragma unroll
     for (int round = 0; round < 10; round++) {
-        u32 low0 = 0xD2511F53u * c.x, high0 = __umulhi(0xD2511F53u, c.x);
-        u32 low1 = 0xCD9E8D57u * c.z, high1 = __umulhi(0xCD9E8D57u, c.z);
+        u32 low0 = MULTIPLIER_0 * c.x, high0 = __umulhi(MULTIPLIER_0, c.x);
+        u32 low1 = MULTIPLIER_1 * c.z, high1 = __umulhi(MULTIPLIER_1, c.z);
         c = make_uint4(high1 ^ c.y ^ key0, low1, high0 ^ c.w ^ key1, low0);
-        key0 += 0x9E3779B9u;
-        key1 += 0xBB67AE85u;
+        key0 += WEYL_0;
+        key1 += WEYL_1;
     }
     return c;
 }

@@ -13,6 +13,9 @@ use crate::device::Buffer;
 use crate::params::Params;
 use crate::tape::Backward;
 
+/// Columns of rows that a warp holds in half its registers, and in all of them; longer rows are read several times.
+const NARROW: usize = 512;
+const WIDE: usize = 1024;
 /// Rows of a forward block, one warp each.
 const FORWARD_ROWS: usize = 4;
 /// Warps of a backward block, and of one for wide rows.
@@ -20,7 +23,8 @@ const WARPS: usize = 8;
 const WIDE_WARPS: usize = 12;
 
 kernels! {
-    static FILE = "residual_norm" at "residual_norm.cu", constants [EPSILON, FORWARD_ROWS, WARPS, WIDE_WARPS];
+    static FILE = "residual_norm" at "residual_norm.cu",
+        constants [EPSILON, NARROW, WIDE, FORWARD_ROWS, WARPS, WIDE_WARPS];
 
     struct Forward = residual_norm_forward {
         x: *const Act,
@@ -50,7 +54,7 @@ kernels! {
         rows_per_part: u32,
     }
 
-    /// The same for rows of 513 to 1,024 columns, a multiple of 8.
+    /// The same for rows of more than [`NARROW`] and up to [`WIDE`] columns, a multiple of 8.
     struct BackwardWide = residual_norm_backward_wide(BackwardNarrow);
 }
 
@@ -94,7 +98,7 @@ pub(super) fn backward(
     // Wide rows fill the registers of a warp: one block of them for each multiprocessor, two blocks of others at most.
     // The number of parts decides the order of the sums of γ and β, so that GPUs with other numbers of multiprocessors
     // round these differently.
-    let wide = dy.is_some() && cols > 512 && cols <= 1024 && cols.is_multiple_of(8);
+    let wide = dy.is_some() && cols > NARROW && cols <= WIDE && cols.is_multiple_of(8);
     let multiprocessors = gpu.multiprocessors();
     let rows_per_part = match wide {
         true => rows.div_ceil(multiprocessors).max(1),

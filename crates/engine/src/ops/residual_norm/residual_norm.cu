@@ -144,9 +144,9 @@ extern "C" __global__ void __launch_bounds__(32 * FORWARD_ROWS, BF16 ? 8 : 7)
     if (row >= rows) return;
     const Forward op = {x, z, dropout, gamma, beta, sum, normed};
     const int wide = cols & ~7u;  // known to be a multiple of 8, so that load8 has no branch
-    if (cols > 1024 || cols != wide || z == nullptr) {
+    if (cols > WIDE || cols != wide || z == nullptr) {
         op.any_row(row, lane, cols);
-    } else if (cols > 512) {
+    } else if (cols > NARROW) {
         op.row<4>(row, lane, wide);
     } else {
         op.row<2>(row, lane, wide);
@@ -352,14 +352,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
     if (partials != nullptr) partials += 2 * (u64)blockIdx.x * cols;
     const Backward op = {dy, d_sum, sum, gamma, dropout, dx, add_dx != 0, dz, add_dz != 0, partials};
     const int wide = cols & ~7u;  // known to be a multiple of 8, so that load8 has no branch
-    if (cols > 512 || cols != wide || dy == nullptr) {
+    if (cols > NARROW || cols != wide || dy == nullptr) {
         op.any_part(first, end, cols);
     } else {
         op.part<2, WARPS>(first, end, wide);
     }
 }
 
-// The same for rows of up to 1024 columns, a multiple of 8, with dy. A kernel of its own, as a warp that holds such a
+// The same for rows of up to WIDE columns, a multiple of 8, with dy. A kernel of its own, as a warp that holds such a
 // row and its sums needs more registers than two blocks of eight leave it.
 // launch: grid (ceil(rows / rows_per_part)), block (32·WIDE_WARPS), shared 0; rows_per_part = ceil(rows / SMs): a
 // block for each SM
