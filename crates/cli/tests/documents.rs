@@ -1,4 +1,4 @@
-//! The documents of the repository: links lead somewhere, and lines of prose are short.
+//! The documents of the repository: links and paths lead somewhere, and lines of prose are short.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -85,6 +85,48 @@ fn links_lead_to_files_and_headings() {
     }
 }
 
+/// Texts between backticks.
+fn code_spans(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// Paths that a text between backticks names, with braces expanded; none if it is not a path or has a placeholder.
+fn paths(span: &str) -> Vec<String> {
+    const ENDINGS: [&str; 7] = [".rs", ".toml", ".md", ".cu", ".cuh", ".py", ".js"];
+    let of_path = |c: char| c.is_ascii_alphanumeric() || "_-./{},".contains(c);
+    let is_path = span.contains('/') || ENDINGS.iter().any(|ending| span.ends_with(ending));
+    if !is_path || span.starts_with('/') || !span.chars().all(of_path) {
+        return Vec::new();
+    }
+    match span.split_once('{').and_then(|(start, rest)| Some((start, rest.split_once('}')?))) {
+        Some((start, (middle, end))) => middle.split(',').map(|part| format!("{start}{part}{end}")).collect(),
+        None => vec![span.to_owned()],
+    }
+}
+
+/// A path is relative to the root or, below a heading that names a folder, to this folder or its `src`.
+#[test]
+fn paths_of_the_guides_exist() {
+    for name in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = std::fs::read_to_string(root().join(name)).expect("a guide");
+        let mut bases = vec![root()];
+        let mut seen = 0;
+        for (number, line) in prose(&text) {
+            if line.starts_with('#') {
+                bases.truncate(1);
+                let folder = code_spans(line).map(|span| root().join(span)).find(|path| path.is_dir());
+                bases.extend(folder.into_iter().flat_map(|folder| [folder.join("src"), folder]));
+            }
+            for path in code_spans(line).flat_map(paths) {
+                seen += 1;
+                let exists = bases.iter().any(|base| base.join(&path).exists());
+                assert!(exists, "{name}:{number}: there is no {path}");
+            }
+        }
+        assert!(seen > 20, "{name} names {seen} paths");
+    }
+}
+
 #[test]
 fn lines_of_prose_are_short() {
     for (path, text) in documents() {
@@ -103,4 +145,12 @@ fn headings_become_anchors() {
     let text = "# The paper's `a.toml`: one, two\n```\n# not this\n```\n## Pre-norm";
     assert_eq!(anchors(text), HashSet::from(["the-papers-atoml-one-two".into(), "pre-norm".into()]));
     assert_eq!(links("[a](b.md#c) and [d](e)"), ["b.md#c", "e"]);
+}
+
+#[test]
+fn paths_are_found_between_backticks() {
+    let spans: Vec<&str> = code_spans("`a/b` or `c.rs`, `x`").collect();
+    assert_eq!(spans, ["a/b", "c.rs", "x"]);
+    assert_eq!(paths("ops/{mod,cpu}.rs"), ["ops/mod.rs", "ops/cpu.rs"]);
+    assert_eq!(paths("ops/<op>/mod.rs").len() + paths("x").len() + paths("cargo test a/b").len(), 0);
 }
