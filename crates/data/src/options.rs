@@ -55,7 +55,7 @@ pub enum Setting {
     Srcdict,
     /// Language of the target.
     TargetLang,
-    /// What data is read for: translation or language modelling.
+    /// Purpose of the data: translation or language modelling.
     Task,
     /// Test texts.
     Testpref,

@@ -1,4 +1,4 @@
-//! Copies of a device's values for the host that nobody waits for until they are read.
+//! Asynchronous copies of a device's values for the host.
 
 use crate::Result;
 use crate::cuda::memory::Dtype;

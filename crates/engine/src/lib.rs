@@ -4,7 +4,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`device`], `usage`, [`tensor`] | where numbers live: a device and its recycled buffers, how much memory these take; matrices, id lists, segments |
-//! | [`params`], [`HostCopy`] | named parameters in one flat buffer per group, and their gradients; copies for the host that nobody waits for |
+//! | [`params`], [`HostCopy`] | named parameters in one flat buffer per group, and their gradients; asynchronous copies for the host |
 //! | [`tape`] | reverse mode: one node per op, gradients only where a free parameter needs them |
 //! | [`rng`] | Philox, keyed by (seed, step, op): masks can be computed again instead of stored |
 //! | `ops` | one folder per op: its entry, a method of [`Tape`], with formula and shapes; CPU and CUDA; kernels; cases of the suite |

@@ -151,7 +151,7 @@ impl Ids {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -175,7 +175,7 @@ impl Ids {
         }
     }
 
-    /// How many ids there really are, in device memory.
+    /// Address of the actual number of ids in device memory.
     pub(crate) fn valid(&self) -> Ptr {
         match &self.data {
             IdData::Host(_) => unreachable!("an op of the GPU was given ids of the CPU"),
@@ -203,7 +203,7 @@ pub struct Segments {
     data: SegmentData,
 }
 
-/// What [`Segments`] can hold at most.
+/// Capacity of [`Segments`].
 #[derive(Clone, Copy)]
 struct SegmentRoom {
     count: usize,
@@ -304,12 +304,12 @@ impl Segments {
         }
     }
 
-    /// How many sentences there really are, in device memory.
+    /// Address of the actual number of sentences in device memory.
     pub(crate) fn valid_sentences(&self) -> Ptr {
         self.base()
     }
 
-    /// How many rows there really are, in device memory.
+    /// Address of the actual number of rows in device memory.
     pub(crate) fn valid_rows(&self) -> Ptr {
         self.base().plus(4)
     }
@@ -345,8 +345,8 @@ impl std::fmt::Debug for Segments {
     }
 }
 
-/// What lies where in the device memory of [`Segments`], in 32-bit words: sentences and rows that are really there;
-/// the boundaries; the sentence of each row; the tiles, two words each; the long tiles.
+/// Layout of the device memory of [`Segments`], in 32-bit words: the actual numbers of sentences and rows; the
+/// boundaries; the sentence of each row; the tiles, two words each; the long tiles.
 struct SegmentLayout {
     count: usize,
     rows: usize,

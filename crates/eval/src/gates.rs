@@ -18,9 +18,9 @@ use crate::error::Result;
 pub struct GateSummary {
     /// The attention, `encoder.layers.0.self_attn`.
     pub attention: String,
-    /// What a row belongs to.
+    /// Unit of a row.
     pub rows: Rows,
-    /// What a row holds.
+    /// Content of a row.
     pub holds: GateValues,
     /// Mean entropy, in nats; not defined for head weights.
     pub entropy: Option<f64>,
@@ -40,9 +40,9 @@ pub struct BatchGates {
     pub attention: String,
     /// Kind of the attention.
     pub kind: Kind,
-    /// What a row belongs to.
+    /// Unit of a row.
     pub unit: Rows,
-    /// What a row holds.
+    /// Content of a row.
     pub holds: GateValues,
     /// E, or H where rows hold head weights.
     pub columns: usize,

@@ -29,7 +29,7 @@ pub const TARGET_DICT: &str = "dict.tgt.txt";
 /// The format this version reads and writes.
 pub const FORMAT: u32 = 1;
 
-/// What a model is for; fairseq's names.
+/// Task of a model, by fairseq's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
@@ -58,7 +58,7 @@ struct ConfigFile<M> {
     model: M,
 }
 
-/// What must be known before `[model]` can be read.
+/// Keys that must be known before `[model]` can be read.
 #[derive(Deserialize)]
 struct Header {
     format: u32,
@@ -137,7 +137,7 @@ impl Snapshot {
     }
 }
 
-/// Where embeddings do not fit, it is mostly a dictionary that is of another model.
+/// Adds a hint about dictionaries: embeddings that do not fit mostly come from a dictionary of another model.
 fn mention_dictionaries(mut error: Error, source: &Vocab, target: &Vocab) -> Error {
     if let Error::Weights { faults, .. } = &mut error
         && faults.iter().any(|fault| fault.contains("embed_tokens"))
@@ -172,7 +172,7 @@ pub fn load_config<C: Config>(folder: &Path) -> Result<C> {
     Ok(file.model)
 }
 
-/// What the model in `folder` is for.
+/// Task of the model in `folder`.
 pub fn task(folder: &Path) -> Result<Task> {
     let (path, text) = read_config(folder)?;
     Ok(header(&path, &text)?.task)
@@ -190,7 +190,7 @@ fn read_config(folder: &Path) -> Result<(PathBuf, String)> {
     }
 }
 
-/// What to do where a folder holds no model.
+/// Hint for a folder that holds no model.
 fn where_models_are(folder: &Path) -> String {
     let before = files::previous_folder(folder);
     if before.join(CONFIG).is_file() {

@@ -6,7 +6,7 @@ use crate::attention::AttentionConfig;
 use crate::experts::Experts;
 use crate::system::System;
 
-/// How heads are mixed: the system, and the keys of its gates. A system ignores keys that it has no use for.
+/// Mixture of heads: the system and the keys of its gates. A system ignores keys that it does not use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mixture {
@@ -22,20 +22,20 @@ pub struct Mixture {
     /// Dropout inside gates over experts.
     #[serde(default = "gate_dropout")]
     pub gate_dropout: f32,
-    /// What gates read: a mean, which the next three keys specify, or each position by itself. Not written where it is
-    /// the mean.
+    /// Input of gates: a mean, which the next three keys specify, or each position by itself. Not written if it is the
+    /// mean.
     #[serde(default, skip_serializing_if = "GateReads::is_mean")]
     pub gate_input: GateReads,
-    /// What the gate of decoder self-attention reads.
+    /// Input of the gate of decoder self-attention.
     #[serde(default)]
     pub decoder_gate: DecoderGate,
     /// Number of inputs, the newest ones, that the running mean of causal gates is over; 0: all.
     #[serde(default)]
     pub gate_window: usize,
-    /// What the gate of cross-attention reads.
+    /// Input of the gate of cross-attention.
     #[serde(default)]
     pub cross_gate: CrossGate,
-    /// What shares one draw.
+    /// Unit that shares one draw.
     #[serde(default)]
     pub sampling_unit: SamplingUnit,
 }
@@ -118,7 +118,7 @@ fn lower(value: impl std::fmt::Debug) -> String {
     format!("{value:?}").to_lowercase()
 }
 
-/// What gates read.
+/// Input of gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateReads {
@@ -143,7 +143,7 @@ impl GateReads {
     }
 }
 
-/// What the gate of decoder self-attention reads.
+/// Input of the gate of decoder self-attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecoderGate {
@@ -151,11 +151,11 @@ pub enum DecoderGate {
     #[default]
     Causal,
     /// The mean of the whole target, as the paper words it: sees the future in training. Decoding uses the mean of
-    /// what is there.
+    /// existing content.
     Whole,
 }
 
-/// What the gate of cross-attention reads.
+/// Input of the gate of cross-attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CrossGate {
@@ -166,7 +166,7 @@ pub enum CrossGate {
     Source,
 }
 
-/// What shares one draw of an expert.
+/// Unit that shares one draw of an expert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SamplingUnit {

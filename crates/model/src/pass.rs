@@ -7,7 +7,7 @@ use serde::Serialize;
 
 pub use crate::draws::Draws;
 
-/// How experts combine in a pass. Systems without experts ignore it.
+/// Combination of experts in a pass. Systems without experts ignore it.
 #[derive(Clone, Debug)]
 pub enum ExpertMode {
     /// All of them, weighted by the gate: w = g·M. Without gates they weigh the same, which is plain attention.
@@ -28,7 +28,7 @@ pub enum ExpertMode {
 pub struct Pass<'a, 'p> {
     /// Runs the ops.
     pub tape: &'a mut Tape<'p>,
-    /// How experts combine.
+    /// Combination of experts.
     pub mode: &'a ExpertMode,
     /// Collects what gates did, if wanted.
     pub probe: Option<&'a mut Probe>,
@@ -47,9 +47,9 @@ pub struct GateRecord {
     pub name: String,
     /// Kind of the attention; says what its positions are (source, target).
     pub kind: Kind,
-    /// What a row belongs to.
+    /// Unit of a row.
     pub rows: Rows,
-    /// What a row holds.
+    /// Content of a row.
     pub values: GateValues,
     /// The rows, `[rows, experts]` or `[rows, heads]`.
     pub gates: Tensor,
@@ -67,7 +67,7 @@ pub enum Kind {
     Cross,
 }
 
-/// What has a gate of its own.
+/// Unit that has its own gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rows {

@@ -19,7 +19,7 @@ enum Sublayer {
     FeedForward { fc1: [ParamId; 2], fc2: [ParamId; 2], dropout: f32 },
 }
 
-/// Which stack.
+/// Side of a stack: encoder or decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Self-attention and feed-forward.
@@ -30,10 +30,10 @@ pub enum Side {
     LanguageModel,
 }
 
-/// What a stack needs to know, be it part of a translation model or a language model.
+/// Configuration of a stack, in a translation model or a language model.
 #[derive(Clone, Copy, Debug)]
 pub struct StackConfig<'a> {
-    /// Which stack.
+    /// Side of a stack: encoder or decoder.
     pub side: Side,
     /// Number of layers.
     pub layers: usize,
@@ -49,11 +49,11 @@ pub struct StackConfig<'a> {
     pub attention_dropout: f32,
     /// Dropout after the ReLU.
     pub activation_dropout: f32,
-    /// Where layer norms stand.
+    /// Position of layer norms.
     pub norm: NormOrder,
-    /// Whether pre-norm has a norm at the end.
+    /// True if pre-norm has a norm at the end.
     pub final_norm: bool,
-    /// How heads are mixed.
+    /// Mixture of the heads.
     pub mixture: &'a Mixture,
 }
 

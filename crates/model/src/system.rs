@@ -21,7 +21,7 @@ pub const SYSTEMS: [System; 5] = [System::BASE, System::UNIFORM, System::MAE, Sy
 #[derive(Clone, Copy)]
 pub struct System(&'static Spec);
 
-/// What there is to know about a system.
+/// Properties of a system.
 pub(crate) struct Spec {
     /// Value of `model.mixture.system`.
     pub(crate) key: &'static str,
@@ -29,15 +29,15 @@ pub(crate) struct Spec {
     pub(crate) title: &'static str,
     /// Name in recipes and studies.
     pub(crate) name: Name,
-    /// What is mixed.
+    /// Unit of the mixture.
     pub(crate) mixes: Mixes,
-    /// Which steps train what.
+    /// Training steps of the system.
     pub(crate) training: Training,
     /// The gate of each attention.
     pub(crate) gate: Option<GateKind>,
 }
 
-/// What a system calls itself where a user names it.
+/// Name of a system for users.
 pub(crate) enum Name {
     /// One name, with the keys that it sets besides `system`.
     Plain { name: &'static str, dropped_heads: Option<usize>, gate_input: GateReads },
@@ -45,7 +45,7 @@ pub(crate) enum Name {
     KeptHeads(&'static str),
 }
 
-/// What a system mixes.
+/// Unit of a system's mixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mixes {
     /// Nothing: every head weighs 1.
@@ -56,7 +56,7 @@ pub enum Mixes {
     Heads,
 }
 
-/// Which steps train what.
+/// Training steps of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Training {
     /// F steps only: all parameters but gates.
@@ -67,7 +67,7 @@ pub enum Training {
     Joint(GateOptimizer),
 }
 
-/// What steps the gates in joint steps.
+/// Optimiser of the gates in joint steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateOptimizer {
     /// Plain SGD at the gates' own rate, as in G steps.
@@ -76,7 +76,7 @@ pub enum GateOptimizer {
     Shared,
 }
 
-/// How to make the gates of a system.
+/// Constructor of the gates of a system.
 pub(crate) struct GateKind {
     /// Gates of one family have the same parameters; weights move between their systems.
     pub(crate) family: &'static str,
@@ -165,22 +165,22 @@ impl System {
         self.0.title
     }
 
-    /// What is mixed.
+    /// Unit of the mixture.
     pub fn mixes(self) -> Mixes {
         self.0.mixes
     }
 
-    /// Whether attentions have experts.
+    /// Returns true if attentions have experts.
     pub fn has_experts(self) -> bool {
         self.0.mixes == Mixes::Experts
     }
 
-    /// Which steps train what.
+    /// Training steps of the system.
     pub fn training(self) -> Training {
         self.0.training
     }
 
-    /// Whether attentions have gates with parameters.
+    /// Returns true if attentions have gates with parameters.
     pub fn is_gated(self) -> bool {
         self.neutral_layer().is_some()
     }
@@ -198,14 +198,14 @@ impl System {
         self.0.gate.as_ref()?.neutral_layer
     }
 
-    /// Whether a parameter of this name starts with zeros so that every head weighs 1.
+    /// Returns true if a parameter of this name starts with zeros so that every head weighs 1.
     pub(crate) fn starts_neutral(self, parameter: &str) -> bool {
         let neutral = self.gate().filter(|gate| gate.start == Start::Neutral);
         let layer = neutral.and_then(|gate| gate.neutral_layer);
         layer.is_some_and(|layer| parameter.contains(&format!(".gate.{layer}.")))
     }
 
-    /// Whether gates of the two systems have the same parameters, so that one can take the other's.
+    /// Returns true if gates of the two systems have the same parameters, so that one can take the other's.
     pub fn shares_gates_with(self, other: Self) -> bool {
         let family = |system: Self| system.0.gate.as_ref().map(|gate| gate.family);
         family(self) == family(other)

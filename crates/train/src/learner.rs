@@ -35,7 +35,7 @@ pub struct Learner<M: Model = Translator> {
     passes: Replays<PassKind<M::Shape>, Written>,
 }
 
-/// What makes two passes alike.
+/// Key by which captured passes are found again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PassKind<S> {
     step: StepKind,
@@ -44,7 +44,7 @@ struct PassKind<S> {
     shape: S,
 }
 
-/// What an update's randomness and schedule depend on.
+/// Counters on which the randomness and the schedule of an update depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Finished updates.
@@ -53,12 +53,12 @@ pub struct Counters {
     pub gate_updates: u64,
     /// Forward passes in training so far: each has random numbers of its own.
     pub passes: u32,
-    /// Updates after which the schedule of learning rates began anew.
+    /// Updates after which the schedule of learning rates restarted.
     #[serde(default)]
     pub schedule_start: u64,
 }
 
-/// What a step did.
+/// Report of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StepReport {
     /// Smoothed loss, summed over target tokens, in nats.
@@ -71,7 +71,7 @@ pub struct StepReport {
     pub gradient_norm: f64,
 }
 
-/// What an update did.
+/// Report of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct UpdateReport {
     /// Its number, from 1.
@@ -108,7 +108,7 @@ pub struct PendingUpdate {
     sentences: u64,
     source_tokens: u64,
     batches: u64,
-    /// What its batches hold, and their numbers, should it fail.
+    /// Name and numbers of the samples of its batches, for a failure.
     samples: &'static str,
     ids: Vec<u32>,
     /// The counters before it.
@@ -116,7 +116,7 @@ pub struct PendingUpdate {
 }
 
 impl PendingUpdate {
-    /// Whether the report is here.
+    /// Returns true if the report is here.
     pub fn is_ready(&self) -> bool {
         self.main.reading.is_ready()
     }
@@ -159,7 +159,7 @@ impl PendingUpdate {
     }
 }
 
-/// What steps the gates of a model.
+/// Optimiser of the gates of a model.
 fn gate_optimizer<M: Model>(model: &M) -> GateOptimizer {
     match model.config().mixture().system.training() {
         Training::Joint(optimizer) => optimizer,
@@ -306,7 +306,7 @@ impl<M: Model> Learner<M> {
         Ok(PendingStep { kind: step, reading: self.numbers.read()?, tokens: tokens as u64 })
     }
 
-    /// What a step trains.
+    /// Parameter groups that a step trains.
     fn free(&self, step: StepKind) -> GroupSet {
         step.groups().and(self.config.free.groups())
     }

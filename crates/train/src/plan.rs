@@ -27,7 +27,7 @@ impl StepKind {
         }
     }
 
-    /// How experts combine in it.
+    /// Combination of experts in this step.
     pub fn mode(self) -> ExpertMode {
         match self {
             Self::F => ExpertMode::Sample,

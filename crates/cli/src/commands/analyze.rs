@@ -162,7 +162,7 @@ impl Args {
         Ok(())
     }
 
-    /// What was found, with where.
+    /// Result with the names of model and data.
     fn found(&self, system: System, analysis: Analysis, one_expert: Option<OneExpert>) -> Found {
         let place = self.text.as_ref().or(self.data.as_ref());
         Found {

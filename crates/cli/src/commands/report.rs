@@ -29,32 +29,32 @@ Examples:
 
 The page is a single file that works offline; it shows every curve against updates, epochs and time.";
 
-/// See training runs side by side: losses, BLEU, gate entropy, speed, and what their configurations differ in.
+/// Compare training runs: losses, BLEU, gate entropy, speed, and differences of their configurations.
 ///
-/// Reads log.jsonl and run.toml of each run's folder, also while it is training. Runs that cannot be read, or have logged
-/// nothing yet, are left out with a note.
+/// Reads log.jsonl and run.toml from the folder of each run, also while it is training. Runs that cannot be read, or
+/// have logged nothing yet, are left out with a note.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Folders of runs (--save-dir of `mae train`).
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Write a page to look at (aside, then renamed).
+    /// Write an HTML page; the file appears when it is complete.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write one chart for a paper as SVG (aside, then renamed).
+    /// Write one chart as SVG; the file appears when it is complete.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// What the chart shows.
+    /// Curve of the chart.
     #[arg(long, value_parser = choice(&Curve::ALL, Curve::name, Curve::label), default_value = "loss", requires = "svg")]
     curve: Curve,
-    /// What it is drawn against.
+    /// Horizontal axis of the chart.
     #[arg(long, value_parser = choice(&Against::ALL, Against::name, Against::label), default_value = "updates", requires = "svg")]
     against: Against,
-    /// Where it begins: a number of updates, epochs or minutes. What came before often hides how runs differ later.
+    /// Start of the chart, in updates, epochs or minutes: the first part often hides later differences.
     #[arg(long, value_name = "X", default_value_t = 0.0, requires = "svg", value_parser = place)]
     from: f64,
-    /// Print one JSON object instead of tables.
+    /// Print one JSON object in place of tables.
     #[arg(long)]
     json: bool,
 }

@@ -42,41 +42,41 @@ The folder gets study.json and study.html, a page with the tables, a figure and 
 Several processes can work on one study with different --only or --seeds. docs/studies.md explains
 the measurements and how to write a study.";
 
-/// Run a table of the paper, or a study of your own: train every system with every seed, measure, compare.
+/// Run a table of the paper or a study of your own: train every system with every seed, measure, compare.
 ///
-/// Does what is missing and no more: it can be stopped or killed at any time, and the same command goes on. A run that
-/// has a result.json is done, whatever else of it was deleted.
+/// Only missing runs are done: the study can be stopped or killed at any time, and the same command continues it. A run
+/// with a result.json is complete, even if other files of it were deleted.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The study: a name (--list) or a .toml file.
+    /// Study: a name (see --list) or a .toml file.
     #[arg(required_unless_present = "list")]
     study: Option<String>,
     /// Print the names of all studies and exit.
     #[arg(long)]
     list: bool,
-    /// Folder that `mae prepare` or `mae preprocess` has written.
+    /// Folder written by `mae prepare` or `mae preprocess`.
     #[arg(long, value_name = "DIR", required_unless_present_any = ["list", "table"])]
     data: Option<PathBuf>,
-    /// Where runs and results go.
+    /// Folder for runs and results.
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     out: Option<PathBuf>,
-    /// Only these systems, separated by commas.
+    /// Systems to run, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     only: Vec<String>,
-    /// These seeds instead of the study's, separated by commas.
+    /// Seeds, separated by commas [default: the study's].
     #[arg(long, value_delimiter = ',', value_name = "N")]
     seeds: Vec<u64>,
-    /// Epochs of every run instead of the study's.
+    /// Epochs of every run [default: the study's].
     #[arg(long, value_name = "N")]
     max_epoch: Option<u64>,
-    /// Updates of every run instead of the study's.
+    /// Updates of every run [default: the study's].
     #[arg(long, value_name = "N")]
     max_update: Option<u64>,
-    /// References of the test set as plain text, instead of the study's.
+    /// References of the test set as plain text [default: the study's].
     #[arg(long, value_name = "FILE")]
     reference: Option<String>,
-    /// Do without sacreBLEU, which needs references as plain text.
+    /// Skip sacreBLEU, which needs references as plain text.
     #[arg(long, conflicts_with = "reference")]
     tokenised_only: bool,
     #[command(flatten)]

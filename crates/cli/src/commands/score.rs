@@ -135,7 +135,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What there is to say about a BLEU score but for its line.
+/// JSON of a BLEU score without its line.
 fn bleu_object(score: &BleuScore, lines: u64) -> Value {
     json!({
         "metric": "sacrebleu",

@@ -41,28 +41,28 @@ log.jsonl.";
 
 /// Train a translation model or a language model.
 ///
-/// Takes a folder that `mae preprocess` (or fairseq-preprocess) has written. Run it again with the same --save-dir and
-/// it goes on where it stopped, bit for bit; Ctrl-C finishes the current update, saves and exits with code 130 (SIGTERM
-/// with 143), so that what follows `&&` does not begin; --stop-after exits with 0.
+/// Reads a folder written by `mae preprocess` or fairseq-preprocess. The same command with the same --save-dir
+/// continues an interrupted run, bit for bit. Ctrl-C finishes the current update, saves and exits with code 130
+/// (SIGTERM: 143), so that commands after `&&` do not start; --stop-after exits with 0.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Folder with dict.*.txt and train.*.{bin,idx}; of a language model dict.txt and train.{bin,idx}.
+    /// Folder with dict.*.txt and train.*.{bin,idx}; for language models dict.txt and train.{bin,idx}.
     #[arg(required_unless_present_any = ["dry_run", "list_recipes"])]
     data: Option<PathBuf>,
-    /// Recipe: a name or a .toml file [default: iwslt14-mae7; of language models wiki103-mae7].
+    /// Recipe: a name or a .toml file [default: iwslt14-mae7; for language models wiki103-mae7].
     #[arg(long, value_name = "NAME|FILE")]
     recipe: Option<String>,
-    /// What is trained [default: what the recipe is for, or the data].
+    /// Task [default: from the recipe or the data].
     #[arg(long, value_name = "TASK")]
     task: Option<TaskName>,
     /// Print the names of all recipes and exit.
     #[arg(long)]
     list_recipes: bool,
-    /// Where checkpoints and the log go.
+    /// Folder for checkpoints and the log.
     #[arg(long, default_value = "checkpoints", value_name = "DIR")]
     save_dir: PathBuf,
-    /// System of the paper: base, nobcd, uni-mae7, uni-mae6, mae7, mae6, or any number of heads kept.
+    /// System of the paper: base, nobcd, uni-mae7, uni-mae6, mae7, mae6, or with another number of heads kept.
     #[arg(long, value_name = "NAME")]
     system: Option<String>,
     /// Source language [default: from the file names].
@@ -71,10 +71,10 @@ pub struct Args {
     /// Target language [default: from the file names].
     #[arg(short = 't', long, value_name = "LANG", requires = "source_lang")]
     target_lang: Option<String>,
-    /// Development set.
+    /// Name of the development set.
     #[arg(long, default_value = "valid", value_name = "NAME")]
     valid_subset: String,
-    /// Override any key, as in train.lr=0.001 or model.norm=pre; may be repeated.
+    /// Override any key, as in train.lr=0.001 or model.norm=pre; can be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     #[command(flatten)]
@@ -83,13 +83,13 @@ pub struct Args {
     flags: Flags,
     #[command(flatten)]
     resets: ResetFlags,
-    /// Write TensorBoard's event files to this folder, in train/ and valid/.
+    /// Folder for event files of TensorBoard, in train/ and valid/.
     #[arg(long, value_name = "DIR")]
     tensorboard_logdir: Option<PathBuf>,
-    /// Stop and save after so many minutes; the same command goes on.
+    /// Save and stop after this many minutes; the same command continues.
     #[arg(long, value_name = "MINUTES")]
     stop_after: Option<f64>,
-    /// Write events as JSON lines to standard output instead of progress bars.
+    /// Print events as JSON lines in place of progress bars.
     #[arg(long)]
     json: bool,
     /// Print the resolved configuration and exit.

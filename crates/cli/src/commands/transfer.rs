@@ -52,38 +52,39 @@ The data must be prepared with the parent's dictionaries and codes; if it is not
 to do that. The folder gets transfer.json, transfer.svg (the paper's figure) and transfer.html.
 docs/studies.md explains plans of your own.";
 
-/// Fit a trained model to other data by the paper's methods, on parts of that data: its section 5.2.
+/// Fine-tune a trained model on parts of other data by the methods of the paper (section 5.2).
 ///
-/// NoFt is the model as it is, FtG trains gates, FtG+ gates and outputs of attentions, FtAll everything, Scratch begins
-/// with nothing. Does what is missing and no more: it can be stopped or killed at any time, and the same command goes on.
+/// NoFt is the unchanged model, FtG trains the gates, FtG+ gates and attention outputs, FtAll everything, and Scratch
+/// starts from initial values. Only missing runs are done: the study can be stopped or killed at any time, and the same
+/// command continues it.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The trained model.
+    /// Folder of the trained model.
     #[arg(long, value_name = "MODEL", required_unless_present = "table")]
     parent: Option<PathBuf>,
-    /// Folder with the other data.
+    /// Folder with the data to fine-tune on.
     #[arg(long, value_name = "DIR", required_unless_present = "table")]
     data: Option<PathBuf>,
-    /// Where runs and results go.
+    /// Folder for runs and results.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// A plan of your own: methods with their budgets and learning rates [default: the paper's methods].
+    /// Plan with methods, budgets and learning rates [default: the paper's methods].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Only these methods, separated by commas.
+    /// Methods to run, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     methods: Vec<String>,
-    /// Parts of the training set, in per cent, separated by commas.
+    /// Fractions of the training set in per cent, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "PERCENT")]
     fractions: Vec<f64>,
-    /// Seeds, separated by commas; of the parts, too.
+    /// Seeds of training and of the fractions, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "N")]
     seeds: Vec<u64>,
-    /// Updates of methods, as in ftg=1000,ftall=12000.
+    /// Updates of methods, such as ftg=1000,ftall=12000.
     #[arg(long, value_delimiter = ',', value_name = "METHOD=N")]
     updates: Vec<String>,
-    /// The set that is translated and scored.
+    /// Split to translate and score.
     #[arg(long, value_name = "NAME")]
     split: Option<String>,
     #[command(flatten)]

@@ -25,7 +25,7 @@ use crate::training::stop::{Answering, Stop};
 /// Flags of commands that run a study.
 #[derive(clap::Args)]
 pub struct SessionArgs {
-    /// Override any key of every run, as in train.max_tokens=8192; may be repeated.
+    /// Override any key of every run, as in train.max_tokens=8192; can be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     /// Source language [default: from the file names].
@@ -37,13 +37,13 @@ pub struct SessionArgs {
     /// End this session after so many minutes: the current run is saved, and the same command continues.
     #[arg(long, value_name = "MINUTES")]
     stop_after: Option<f64>,
-    /// Keep the checkpoints of finished runs; otherwise only the measured model stays.
+    /// Keep the checkpoints of finished runs. Without this flag only the measured model stays.
     #[arg(long)]
     keep_checkpoints: bool,
-    /// Run nothing; print the table of what is there.
+    /// Print the table of the results so far without running anything.
     #[arg(long)]
     pub table: bool,
-    /// Print one JSON object instead of tables.
+    /// Print one JSON object in place of tables.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

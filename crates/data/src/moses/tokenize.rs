@@ -71,7 +71,7 @@ impl Tokenizer {
         Ok(text.split(is_space).filter(|token| !token.is_empty()).collect::<Vec<_>>().join(" "))
     }
 
-    /// Splits the period off a word, unless it belongs to an abbreviation or the sentence goes on after it.
+    /// Splits the period off a word, unless it belongs to an abbreviation or the sentence continues after it.
     fn split_periods(&self, text: &str) -> String {
         let tokens: Vec<&str> = text.split(is_space).filter(|token| !token.is_empty()).collect();
         let mut out = String::with_capacity(text.len() + 2);

@@ -174,7 +174,7 @@ impl Gpu {
         Ok(function)
     }
 
-    /// Whether the kernels of this unit are those that Hopper alone can run.
+    /// Returns true if the kernels of this unit are those that Hopper alone can run.
     pub(crate) fn is_for_hopper(&self, unit: &Unit) -> bool {
         unit.is_for_hopper(self.act() == Dtype::Bf16, self.capability)
     }

@@ -117,7 +117,7 @@ pub struct LossAndNorm {
 }
 
 impl Reading {
-    /// Whether they are here.
+    /// Returns true if they are here.
     pub fn is_ready(&self) -> bool {
         match &self.0 {
             Source::Host(_) => true,

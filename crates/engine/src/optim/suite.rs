@@ -18,7 +18,7 @@ enum By {
     Nag,
 }
 
-/// What the first group's optimiser remembers.
+/// Memory of the first group's optimiser.
 enum Memory {
     Adam(Moments),
     Nag(Velocity),

@@ -25,7 +25,7 @@ pub use step::{AttentionState, SearchRoom, StepContext};
 /// Sizes and choices of one attention.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionConfig<'a> {
-    /// What attends to what.
+    /// Kind of attention: the sides that it connects.
     pub kind: Kind,
     /// D: width of queries, keys, values and the output.
     pub width: usize,
@@ -33,7 +33,7 @@ pub struct AttentionConfig<'a> {
     pub heads: usize,
     /// Dropout of attention probabilities.
     pub dropout: f32,
-    /// How heads are mixed.
+    /// Mixture of the heads.
     pub mixture: &'a Mixture,
 }
 

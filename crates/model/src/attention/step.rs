@@ -26,11 +26,11 @@ struct Remembered {
     kv: KvCache,
     /// Cross-attention: keys and values of the memory, made once.
     memory: Option<FixedTensor>,
-    /// What the gate has read so far.
+    /// Input of the gate so far.
     read: InputState,
     /// Gate over the source, or random experts: head weights, one row per sentence, made once.
     sentence_weights: Option<FixedTensor>,
-    /// Whether those are in use.
+    /// True if those are in use.
     by_sentence: bool,
 }
 
@@ -60,11 +60,11 @@ impl AttentionState {
     }
 }
 
-/// What all attentions of a step share.
+/// Shared inputs of all attentions of a step.
 pub struct StepContext<'a> {
-    /// Where each hypothesis' past lies; the newest step is in it already.
+    /// Ancestry of each hypothesis, including the newest step.
     pub lineage: &'a Lineage,
-    /// Where there is a memory: the sentence of each hypothesis, and the memory's sentences.
+    /// With a memory: the sentence of each hypothesis, and the sentences of the memory.
     pub memory: Option<(&'a Ids, &'a Segments)>,
 }
 

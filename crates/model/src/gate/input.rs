@@ -1,4 +1,4 @@
-//! What gates read: in a whole pass, and one position at a time.
+//! Inputs of gates: in a whole pass, and one position at a time.
 
 use mae_engine::ops::decode::{InputWindow, Lineage, Room, RunningSum};
 use mae_engine::{Device, Segments, Tape, Var};
@@ -7,7 +7,7 @@ use super::{Needs, Reading};
 use crate::config::{CrossGate, DecoderGate, GateReads, Mixture};
 use crate::pass::{Kind, Rows};
 
-/// What a gate reads.
+/// Input of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateInput {
     /// The mean of the queries' sentence.
@@ -35,7 +35,7 @@ impl GateInput {
         }
     }
 
-    /// What has a gate of its own.
+    /// Unit that has its own gate.
     pub fn rows(self) -> Rows {
         match self {
             Self::Sentence | Self::Source => Rows::Sentences,
@@ -85,7 +85,7 @@ impl GateInput {
         Reading { attention, count: sentences.count(), sentences: None, input }
     }
 
-    /// What must be remembered between steps.
+    /// State that must be kept between steps.
     pub(crate) fn state(self, device: &Device, room: Room, width: usize) -> InputState {
         match self {
             Self::Source | Self::Position => InputState::Nothing,
@@ -95,7 +95,7 @@ impl GateInput {
     }
 }
 
-/// What is remembered of a gate's input between steps.
+/// State of a gate's input between steps.
 pub(crate) enum InputState {
     /// Nothing.
     Nothing,

@@ -24,9 +24,9 @@ use mae_engine::{Segments, Tape, Tensor, Var};
 use crate::pass::ExpertMode;
 pub use input::GateInput;
 
-/// How the head weights of an attention come from what its gate reads.
+/// Rule that turns the input of a gate into the head weights of an attention.
 pub trait Gate: Debug + Send + Sync {
-    /// What the gate needs of its input in this mode.
+    /// Parts of its input that the gate needs in this mode.
     fn needs(&self, mode: &ExpertMode) -> Needs;
 
     /// Head weights of all rows; `None` where every head weighs 1.
@@ -38,7 +38,7 @@ pub trait Gate: Debug + Send + Sync {
     }
 }
 
-/// What a gate needs of its input.
+/// Parts of its input that a gate needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing: the input is not computed.
@@ -49,7 +49,7 @@ pub enum Needs {
     Gradient,
 }
 
-/// What a gate is given in a pass.
+/// Inputs of a gate in a pass.
 pub struct Reading<'a> {
     /// Name of the attention.
     pub attention: &'a str,
@@ -61,21 +61,21 @@ pub struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// What the gate reads, `[count, D]`.
+    /// Input of the gate, `[count, D]`.
     ///
     /// # Panics
     ///
-    /// If the gate said that it [needs](Gate::needs) nothing.
+    /// If the gate [needs](Gate::needs) no input.
     pub fn input(&self) -> &Var {
         self.input.as_ref().expect("a gate that reads its input needs values or a gradient")
     }
 }
 
-/// What a gate makes of its rows.
+/// Result of a gate.
 pub struct Weighed {
     /// w, `[rows, H]`.
     pub weights: Var,
-    /// What reports show, `[rows, E]` or `[rows, H]`; carries no gradient.
+    /// Values for reports, `[rows, E]` or `[rows, H]`, without a gradient.
     pub values: Tensor,
 }
 

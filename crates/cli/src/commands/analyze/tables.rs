@@ -1,4 +1,4 @@
-//! What was found, for the terminal.
+//! Tables for the terminal.
 
 use std::io::{Result, Write};
 
@@ -63,7 +63,7 @@ pub(super) fn print(out: &mut impl Write, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// How a text was read: numbers that depend on it are worth nothing without.
+/// Reading of a text, on which its numbers depend.
 fn text_read(out: &mut impl Write, text: &TextRead) -> Result<()> {
     let TextRead { measure, tokens_per_sample, context_window, .. } = text;
     writeln!(

@@ -55,7 +55,7 @@ fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The complaint that some files go on where others end, with the counts of all.
+/// The complaint that some files continue where others end, with the counts of all.
 fn mismatch(readers: &mut [LineReader]) -> anyhow::Result<anyhow::Error> {
     let mut counts = Vec::new();
     for reader in readers {

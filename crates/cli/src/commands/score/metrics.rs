@@ -76,7 +76,7 @@ pub struct MetricArgs {
 }
 
 impl MetricArgs {
-    /// Whether corpora are resampled.
+    /// Returns true if corpora are resampled.
     pub fn resamples(&self) -> bool {
         self.confidence || self.is_paired()
     }
@@ -247,7 +247,7 @@ fn table(args: &Args, name: MetricName, counted: &[Counted]) -> anyhow::Result<(
     Ok((text, object))
 }
 
-/// What a metric's object has in any case.
+/// Common fields of the JSON of a metric.
 fn object(args: &Args, name: MetricName, counted: &Counted) -> Value {
     let lines = counted.rows().len();
     let mut object = match counted.bleu() {

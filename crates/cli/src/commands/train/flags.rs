@@ -24,25 +24,25 @@ pub struct Flags {
     /// train.optimizer: adam or nag
     #[arg(long)]
     optimizer: Option<String>,
-    /// train.momentum, of nag
+    /// train.momentum, for nag
     #[arg(long)]
     momentum: Option<f32>,
     /// train.lr_scheduler: inverse_sqrt or cosine
     #[arg(long)]
     lr_scheduler: Option<String>,
-    /// train.lr; of cosine the lowest rate
+    /// train.lr; for cosine the lowest rate
     #[arg(long)]
     lr: Option<f64>,
-    /// train.max_lr, of cosine
+    /// train.max_lr, for cosine
     #[arg(long)]
     max_lr: Option<f64>,
-    /// train.lr_period_updates, of cosine; 0: up to --max-update
+    /// train.lr_period_updates, for cosine; 0: up to --max-update
     #[arg(long)]
     lr_period_updates: Option<u64>,
-    /// train.t_mult, of cosine
+    /// train.t_mult, for cosine
     #[arg(long)]
     t_mult: Option<f64>,
-    /// train.lr_shrink, of cosine
+    /// train.lr_shrink, for cosine
     #[arg(long)]
     lr_shrink: Option<f64>,
     /// train.warmup_init_lr
@@ -63,16 +63,16 @@ pub struct Flags {
     /// train.label_smoothing
     #[arg(long)]
     label_smoothing: Option<f32>,
-    /// train.tokens_per_sample: tokens of a block of a language model's text
+    /// train.tokens_per_sample: tokens per block of a language model's text
     #[arg(long)]
     tokens_per_sample: Option<usize>,
     /// train.sample_break_mode: none, complete or eos
     #[arg(long)]
     sample_break_mode: Option<String>,
-    /// model.adaptive_softmax_cutoff, as 20000,60000
+    /// model.adaptive_softmax_cutoff, such as 20000,60000
     #[arg(long, value_name = "N,…")]
     adaptive_softmax_cutoff: Option<String>,
-    /// train.gate_every_updates: G steps by update instead of by epoch
+    /// train.gate_every_updates: G steps by update, not by epoch
     #[arg(long)]
     gate_every_updates: Option<u64>,
     /// train.max_tokens
@@ -84,16 +84,16 @@ pub struct Flags {
     /// train.batching: packed, or frozen for fairseq's batches in fairseq's order
     #[arg(long)]
     batching: Option<String>,
-    /// train.required_batch_size_multiple, of frozen batches
+    /// train.required_batch_size_multiple, for frozen batches
     #[arg(long)]
     required_batch_size_multiple: Option<usize>,
-    /// train.subset: the part of the training set to use, as 5% or 0.05
+    /// train.subset: fraction of the training set to use, such as 5% or 0.05
     #[arg(long, value_parser = fraction, value_name = "PART")]
     subset: Option<f64>,
-    /// train.free: what is trained: gates, gates+out (and the outputs of attentions) or all
+    /// train.free: parameters to train: gates, gates+out (gates and attention outputs) or all
     #[arg(long, value_name = "GROUPS")]
     free: Option<String>,
-    /// train.finetune_from_model: folder of the model whose weights a new run begins with
+    /// train.finetune_from_model: model folder whose weights a new run starts from
     #[arg(long, value_name = "DIR")]
     finetune_from_model: Option<String>,
     /// train.memory_check = false: do not try the largest batch before training
@@ -111,7 +111,7 @@ pub struct Flags {
     /// train.patience
     #[arg(long)]
     patience: Option<u64>,
-    /// train.save_interval: save every so many epochs
+    /// train.save_interval: epochs between checkpoints
     #[arg(long)]
     save_interval: Option<u64>,
     /// train.save_interval_updates
@@ -204,18 +204,18 @@ impl Flags {
 
 /// fairseq's flags for a run that resumes with less than it had.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Going on with less than there was")]
+#[command(next_help_heading = "Resets of a resumed run")]
 pub struct ResetFlags {
-    /// Begin with new moments; updates, the schedule and the best score begin anew, too
+    /// Restart the optimiser, and with it the count of updates, the schedule and the best score
     #[arg(long)]
     reset_optimizer: bool,
-    /// Begin the schedule of learning rates anew, warm-up included, with the next update
+    /// Restart the learning rate schedule, including the warm-up, at the next update
     #[arg(long)]
     reset_lr_scheduler: bool,
-    /// Forget the best score and validations without progress
+    /// Forget the best score and the count of validations without improvement
     #[arg(long)]
     reset_meters: bool,
-    /// Begin with the first epoch
+    /// Restart at the first epoch
     #[arg(long)]
     reset_dataloader: bool,
 }

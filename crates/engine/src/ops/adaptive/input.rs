@@ -15,7 +15,7 @@ pub struct InputBand {
     pub projection: ParamId,
 }
 
-/// What an adaptive embedding is made of.
+/// Parts of an adaptive embedding.
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptiveEmbedding<'a> {
     /// All bands, in order.

@@ -6,7 +6,7 @@ use crate::ops::decode::Lineage;
 use crate::rng::Dropout;
 use crate::{Ids, ParamId, Segments, Tape, Tensor, Var};
 
-/// What [`Tape::embed_bands`] adds to the rows it collects.
+/// Terms that [`Tape::embed_bands`] adds to the rows that it collects.
 pub(super) struct Placing<'a> {
     /// P, `[positions + 2, D]`.
     pub positions: &'a Tensor,

@@ -13,13 +13,13 @@ use crate::{ParamId, Tape, Tensor, Var};
 pub struct Tail {
     /// P_b, the way from D to D_b.
     pub projection: ParamId,
-    /// How the projection is stored: a weight tied to the input's `[D, D_b]` is used transposed.
+    /// Orientation of the stored projection: a weight tied to the input's `[D, D_b]` is used transposed.
     pub orientation: Orientation,
     /// E_b, `[V_b, D_b]`.
     pub vocabulary: ParamId,
 }
 
-/// What an adaptive softmax is made of.
+/// Parts of an adaptive softmax.
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptiveSoftmax<'a> {
     /// H, `[V_0 + tails, D]`: the words of band 0, then one row per tail.

@@ -84,12 +84,12 @@ impl Sizes {
     }
 }
 
-/// Which words a list of ids has.
+/// Words of a list of ids.
 #[derive(Clone, Copy, Debug)]
 struct Words {
     /// Bands at the end that have none.
     without: usize,
-    /// Whether each band has one word only.
+    /// True if each band has one word only.
     one: bool,
 }
 

@@ -34,7 +34,7 @@ pub struct Constraints {
 
 /// Continuations of the hypotheses of each group.
 pub struct Continuations {
-    /// For the groups that go on: the best continuations, ranked.
+    /// For the groups that continue: the best continuations, ranked.
     pub open: Vec<Vec<Candidate>>,
     /// For the groups at their limit: all their hypotheses closed with the end mark, ranked.
     pub closed: Vec<Vec<Candidate>>,

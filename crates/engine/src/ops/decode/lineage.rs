@@ -5,7 +5,7 @@ use crate::cuda::memory::{Block, Ptr};
 use crate::device::Buffer;
 use crate::{Device, Ids, Tape, Tensor, Var};
 
-/// How much a search may need: rows (hypotheses) in a step, and steps.
+/// Room for a search: rows (hypotheses) in a step, and steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Rows of a step at most.
@@ -33,7 +33,7 @@ pub(crate) struct GpuLineage {
     pub(crate) table: Block,
     /// The number of steps before this one.
     pub(crate) before: Block,
-    /// Where each row of this step was in the step before.
+    /// Row of the previous step from which each row of this step descends.
     pub(crate) parents: Ids,
 }
 
@@ -54,7 +54,7 @@ impl Lineage {
         lineage
     }
 
-    /// Begins anew with `count` hypotheses.
+    /// Restarts with `count` hypotheses.
     pub fn restart(&mut self, count: usize) {
         self.steps = 0;
         match &mut self.data {
@@ -125,7 +125,7 @@ impl RunningSum {
         })
     }
 
-    /// Begins anew.
+    /// Restarts.
     pub fn clear(&mut self) {
         if let Sum::Host(sum) = &mut self.0 {
             *sum = None;

@@ -22,7 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Where each hypothesis of the next step was in this one: doubled, swapped, dropped.
+/// Parents of the hypotheses of the next step: doubled, swapped, dropped.
 const ORDERS: [&[u32]; 6] = [&[0, 0, 1, 2, 2], &[4, 1, 0, 2, 3], &[0, 1, 2, 3, 4], &[2, 2, 0], &[1, 2], &[1]];
 
 /// Six steps of self-attention over the cache, attention to a memory of three sentences, a running gate, and gates over

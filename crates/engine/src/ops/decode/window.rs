@@ -32,7 +32,7 @@ impl InputWindow {
         Self { window, inputs }
     }
 
-    /// Begins anew.
+    /// Restarts.
     pub fn clear(&mut self) {
         if let Inputs::Host(steps) = &mut self.inputs {
             steps.clear();

@@ -34,7 +34,7 @@ const FIXED: u32 = 3;
 const GIVEN: u32 = 4;
 
 kernel_struct! {
-    /// How a row comes to its expert.
+    /// Rule by which a row gets its expert.
     pub(super) struct Picking {
         stream: launch::Stream,
         how: u32,
@@ -185,7 +185,7 @@ pub(super) fn pick(
     gpu.call(shape(rows), &pick);
 }
 
-/// Whether [`pick_by_gate`] has room for the network.
+/// Returns true if [`pick_by_gate`] has room for the network.
 pub(super) fn fits(params: &Params, network: &GateNetwork) -> bool {
     let [hidden, experts] = [network.fc1[0], network.fc2[0]].map(|id| params.block(id).rows);
     hidden <= MOST_HIDDEN && experts <= MOST_EXPERTS

@@ -5,7 +5,7 @@ use crate::suite::{Case, OpCase, Per, starts};
 /// One row; empty sentences; sentences that one block, a stretch of a block, or several windows take.
 const LENGTHS: [&[u32]; 4] = [&[1], &[4, 0, 1, 6, 0], &[17, 16, 1, 33], &[130, 0, 299, 1, 77]];
 
-/// None; some that are summed anew at each place, and longer ones.
+/// None; some that are summed again at each place, and longer ones.
 const WINDOWS: [Option<usize>; 5] = [None, Some(1), Some(3), Some(6), Some(100)];
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Post-norm goes on with the normed sum, pre-norm with both.
+/// Post-norm continues with the normed sum, pre-norm with both.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Used {
     Normed,
