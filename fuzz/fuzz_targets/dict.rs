@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     vocab.save(&copy).expect("a dictionary can be written");
     // A first token that begins with a byte-order mark, or with what zstd files begin with, is not read as text.
     let first = vocab.symbol(SPECIALS.len() as u32);
-    if !first.starts_with('\u{feff}') && !first.get(1..4).is_some_and(|text| text == "*M\x18") {
+    if !first.starts_with('\u{feff}') && first.get(1..4) != Some("*M\x18") {
         assert!(Vocab::load(&copy).expect("our own file can be read") == vocab);
     }
     vocab.encode_line("the <unk> </s> house");

@@ -19,7 +19,7 @@ fn model() -> Translator {
     (config.encoder_layers, config.decoder_layers) = (1, 1);
     (config.encoder_embed_dim, config.encoder_ffn_embed_dim) = (4, 4);
     (config.encoder_attention_heads, config.max_positions) = (2, 8);
-    config.mixture = Mixture { system: System::Mae, gate_hidden: 4, ..Mixture::default() };
+    config.mixture = Mixture { system: System::MAE, gate_hidden: 4, ..Mixture::default() };
     Translator::zeroed(&config, [8, 8], &Device::cpu()).expect("the configuration is valid")
 }
 

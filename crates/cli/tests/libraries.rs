@@ -18,9 +18,10 @@ const PRINTING: [&str; 7] =
 fn libraries_neither_print_nor_name_flags_and_commands() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
     let commands = commands();
-    let files: Vec<PathBuf> =
-        LIBRARIES.iter().flat_map(|library| sources(&crates.join(library).join("src"))).collect();
-    assert!(files.len() > 50, "only {} files were found", files.len());
+    let libraries =
+        entries(&crates).into_iter().filter(|path| !LEFT_OUT.iter().any(|name| path.ends_with(name)));
+    let files: Vec<PathBuf> = libraries.flat_map(|library| sources(&library.join("src"))).collect();
+    assert!(files.len() > 200, "only {} files were found", files.len());
     let mut faults = Vec::new();
     for path in &files {
         let place = path.strip_prefix(&crates).unwrap().display();
