@@ -128,7 +128,7 @@ impl Snapshot {
     pub fn save(&self, folder: &Path, dicts: &[(&str, &Vocab)], codes: Option<&Segmentation>) -> Result<()> {
         files::create_folder(folder)?;
         write_tensors(&folder.join(WEIGHTS), &self.params.tensors()?, BTreeMap::new())?;
-        write_aside(&folder.join(CONFIG), self.config.as_bytes())?;
+        files::write(folder.join(CONFIG), self.config.as_bytes())?;
         for (name, dict) in dicts {
             dict.save(folder.join(name))?;
         }
@@ -285,7 +285,7 @@ pub fn write_tensors(
     });
     let metadata = (!metadata.is_empty()).then(|| metadata.into_iter().collect());
     let file = safetensors::serialize(views, metadata).expect("in-memory tensors can always be serialised");
-    write_aside(path, &file)
+    Ok(files::write(path, &file)?)
 }
 
 /// The bytes that files hold: on most machines those in memory.
@@ -295,9 +295,4 @@ fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
     } else {
         Cow::Owned(values.iter().flat_map(|v| v.to_le_bytes()).collect())
     }
-}
-
-/// Writes a file by [`files::write()`].
-pub fn write_aside(path: &Path, bytes: &[u8]) -> Result<()> {
-    Ok(files::write(path, bytes)?)
 }

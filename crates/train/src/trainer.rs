@@ -66,7 +66,7 @@ pub enum Outcome {
 impl<M: Model> Trainer<'_, M> {
     /// Trains, resuming from `checkpoint_last` if there is one. `watch` sees every event.
     pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner<M>, Outcome)> {
-        std::fs::create_dir_all(&self.folder).map_err(Error::io(&self.folder))?;
+        mae_data::files::create_folder(&self.folder)?;
         let (mut state, beginning) = self.begin()?;
         let path = self.folder.join(artifacts::LOG);
         if self.resets.optimizer {

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use mae_data::files;
 use mae_eval::analysis::one_expert::{OneExpert, Random};
 use mae_eval::analysis::{Analysis, Options};
-use mae_model::folder::{Task, task, write_aside};
+use mae_model::folder::{Task, task};
 use mae_model::system::{Mixes, System};
 use serde::Serialize;
 
@@ -128,7 +129,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let printed = std::io::stdout().write_all(&text);
     if let Some(path) = &args.html {
         let html = page(&format!("Experts of {}", found.model), page::ANALYSIS, &found)?;
-        write_aside(path, html.as_bytes())?;
+        files::write(path, html.as_bytes())?;
         eprintln!("the page is in {}", path.display());
     }
     unless_nobody_reads(printed.context("cannot write to standard output"))

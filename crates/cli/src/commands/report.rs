@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use mae_model::folder::write_aside;
+use mae_data::files;
 use mae_study::figures::chart::draw;
 use mae_study::figures::curves::{Against, Curve};
 use mae_train::Error;
@@ -164,7 +164,7 @@ impl Args {
         series.retain(|line| !line.points.is_empty());
         let chart = draw(&series, against, curve, self.from)
             .with_context(|| format!("--from {}: no run has come so far ({against})", self.from))?;
-        write_aside(path, chart.svg.as_bytes())?;
+        files::write(path, chart.svg.as_bytes())?;
         eprintln!("the chart is in {}", path.display());
         Ok(())
     }
@@ -179,7 +179,7 @@ fn why_unread(error: &Error) -> String {
 }
 
 fn write_page(path: &Path, data: &PageData<'_>) -> Result<()> {
-    write_aside(path, page("Training runs", page::REPORT, data)?.as_bytes())?;
+    files::write(path, page("Training runs", page::REPORT, data)?.as_bytes())?;
     eprintln!("the page is in {}", path.display());
     Ok(())
 }

@@ -37,7 +37,7 @@ impl JsonLog {
                     kept.push(b'\n');
                 }
             }
-            mae_model::folder::write_aside(path, &kept)?;
+            mae_data::files::write(path, &kept)?;
         }
         let file = OpenOptions::new().create(true).append(true).open(path).map_err(Error::io(path))?;
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })

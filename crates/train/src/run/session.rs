@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use mae_data::files;
 use mae_engine::Device;
-use mae_model::{Config, Model, folder, groups};
+use mae_model::{Config, Model, groups};
 
 use super::{MakeBleu, Material, Observer, Progress, RunSummary, Start};
 use crate::checkpoint::{Resets, Writer};
-use crate::{Error, Learner, Result, RunConfig, Trainer, artifacts};
+use crate::{Learner, Result, RunConfig, Trainer, artifacts};
 
 /// A run that starts, or resumes from the last checkpoint of its folder.
 pub struct Session<'a, D> {
@@ -48,7 +49,7 @@ impl<D: Material> Session<'_, D> {
         let model = self.material.model(&config.model, self.device, config.train.seed)?;
         let start = self.start(&config, &model)?;
         observer.started(&start);
-        std::fs::create_dir_all(self.folder).map_err(Error::io(self.folder))?;
+        files::create_folder(self.folder)?;
         write_record(self.folder, self.data, &config)?;
         let (train, valid) = self.material.corpora();
         let trainer = Trainer {
@@ -99,5 +100,5 @@ impl<D: Material> Session<'_, D> {
 /// Writes `run.toml` into a run's folder: the whole configuration, and the name of the data.
 pub fn write_record<C: Config>(folder: &Path, data: &str, config: &RunConfig<C>) -> Result<()> {
     let record = format!("# mae {}\n# data: {data}\n\n{}", env!("CARGO_PKG_VERSION"), config.to_toml());
-    Ok(folder::write_aside(&folder.join(artifacts::RECORD), record.as_bytes())?)
+    Ok(files::write(folder.join(artifacts::RECORD), record.as_bytes())?)
 }

@@ -90,7 +90,7 @@ impl<M: Model> Trainer<'_, M> {
         let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, &state)?;
         let saved = snapshot.write(&self.folder, artifacts::NOT_FINITE, &self.text)?;
         let json = serde_json::to_string(&diagnosis).expect("a diagnosis can always be written as JSON");
-        mae_model::folder::write_aside(&saved.join(artifacts::DIAGNOSIS), json.as_bytes())?;
+        mae_data::files::write(saved.join(artifacts::DIAGNOSIS), json.as_bytes())?;
         diagnosis.saved = Some(saved);
         Ok(diagnosis)
     }
