@@ -31,6 +31,21 @@ pub enum Error {
     /// The GPU could not do what was asked.
     #[error("GPU: {0}")]
     Gpu(String),
+    /// The GPU has too little free memory.
+    #[error(
+        "out of GPU memory: {} GiB more were needed, {} of {} GiB are free",
+        gib(*needed),
+        gib(*free),
+        gib(*total)
+    )]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        needed: usize,
+        /// Bytes that are free.
+        free: usize,
+        /// Bytes of memory of the GPU.
+        total: usize,
+    },
     /// A kernel needs more shared memory than the GPU has. With [`Numbers::Bf16`] it needs half as much as with
     /// [`Numbers::F32`].
     #[error(
@@ -46,6 +61,11 @@ pub enum Error {
     },
 }
 
+/// GiB with two digits after the point.
+fn gib(bytes: usize) -> String {
+    format!("{:.2}", bytes as f64 / (1u64 << 30) as f64)
+}
+
 impl Error {
     /// Wraps an error of CUDA's driver in `what` was tried.
     pub(crate) fn driver(what: &'static str) -> impl Fn(cudarc::driver::result::DriverError) -> Self {
@@ -54,5 +74,17 @@ impl Error {
                 error.error_string().ok().and_then(|text| text.to_str().ok()).unwrap_or("unknown error");
             Self::Gpu(format!("{what}: {text}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_told_in_gib() {
+        let error = Error::OutOfMemory { needed: 3 << 29, free: 1 << 28, total: 80 << 30 };
+        let text = "out of GPU memory: 1.50 GiB more were needed, 0.25 of 80.00 GiB are free";
+        assert_eq!(error.to_string(), text);
     }
 }

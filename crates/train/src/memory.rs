@@ -51,7 +51,9 @@ pub fn check<M: Model>(
         }
     }
     learner.try_out(&batch(bound, 1, types)).map_err(|error| match error {
-        Error::Engine(error @ mae_engine::Error::Gpu(_)) => fault(format!("more than there is ({error})")),
+        Error::Engine(error @ (mae_engine::Error::OutOfMemory { .. } | mae_engine::Error::Gpu(_))) => {
+            fault(format!("more than there is ({error})"))
+        }
         other => other,
     })?;
     Ok(MemoryUse { source_tokens, target_tokens, bytes: device.memory_held() })

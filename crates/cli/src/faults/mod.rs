@@ -51,6 +51,9 @@ fn advice(error: &(dyn Error + 'static), command: &Command) -> Option<String> {
         Origin::Engine(mae_engine::Error::SharedMemory { numbers: Numbers::F32, .. }) => {
             Some("; --precision bf16 needs half of it".into())
         }
+        Origin::Engine(mae_engine::Error::OutOfMemory { .. }) => {
+            Some("; lower train.max_tokens (or the batch), or choose another device".into())
+        }
         Origin::Model(mae_model::Error::TwoDictionaries { .. }) => {
             flag(Setting::JoinedDictionary, command).map(|flag| format!(" ({flag})"))
         }
@@ -93,6 +96,8 @@ mod tests {
             assert!(advised(error, &["train"]).contains("--precision bf16"));
         }
         assert_eq!(advised(error(Numbers::Bf16).into(), &["train"]), "");
+        let memory = mae_engine::Error::OutOfMemory { needed: 1, free: 0, total: 1 };
+        assert!(advised(memory.into(), &["train"]).contains("train.max_tokens"));
         assert_eq!(advised(anyhow::anyhow!("another error"), &["train"]), "");
     }
 }

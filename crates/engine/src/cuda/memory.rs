@@ -35,7 +35,7 @@ impl Ptr {
     }
 }
 
-/// What a value in device memory is.
+/// Type of a value in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dtype {
     /// 32-bit float.
@@ -54,7 +54,7 @@ impl Dtype {
     }
 }
 
-/// Which blocks an allocation comes from. A captured graph holds addresses, so what is made during a capture must
+/// Source of an allocation. A captured graph holds addresses, so what is made during a capture must
 /// never be handed out to anybody else; graphs run one after the other and can share among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arena {
@@ -133,16 +133,9 @@ impl Pool {
     }
 }
 
-fn out_of_memory(bytes: usize) -> Error {
-    let gib = |bytes: usize| bytes as f64 / (1u64 << 30) as f64;
+fn out_of_memory(needed: usize) -> Error {
     let (free, total) = result::mem_get_info().unwrap_or((0, 0));
-    Error::Gpu(format!(
-        "out of GPU memory: {:.2} GiB more were needed, {:.2} of {:.1} GiB are free; lower train.max_tokens (or the \
-         batch), or choose another device",
-        gib(bytes),
-        gib(free),
-        gib(total)
-    ))
+    Error::OutOfMemory { needed, free, total }
 }
 
 /// A block of device memory; it goes back to its pool when dropped.
