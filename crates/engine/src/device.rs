@@ -1,4 +1,4 @@
-//! Where numbers live: the CPU, or a GPU.
+//! Devices: the CPU, or a GPU.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ pub(crate) enum Backend<'a> {
     Gpu(&'a Arc<Gpu>),
 }
 
-/// How a GPU computes.
+/// Number types of a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
     /// Activations and factors of products in bfloat16, sums and master weights in f32.
@@ -53,7 +53,7 @@ impl Device {
         Gpu::open(ordinal, act).map(|gpu| Self(Kind::Gpu(gpu)))
     }
 
-    /// What the device is, in words.
+    /// Description of the device in words.
     pub fn describe(&self) -> String {
         match &self.0 {
             Kind::Cpu(_) => {
@@ -64,18 +64,18 @@ impl Device {
         }
     }
 
-    /// Whether this is a GPU.
+    /// True for a GPU.
     pub fn is_gpu(&self) -> bool {
         self.gpu().is_some()
     }
 
-    /// The first error of the device since it was opened. A GPU works on its own: an error shows when somebody asks,
-    /// and nothing is done after it.
+    /// The first error of the device since it was opened. A GPU works asynchronously: an error shows when
+    /// the host checks, and nothing is done after it.
     pub fn check(&self) -> Result<()> {
         self.gpu().map_or(Ok(()), |gpu| gpu.check())
     }
 
-    /// Waits until everything asked for is done.
+    /// Waits until all work of the device is done.
     pub fn wait(&self) -> Result<()> {
         let Some(gpu) = self.gpu() else { return Ok(()) };
         gpu.wait();
@@ -103,7 +103,7 @@ impl Device {
         self.usage().peak()
     }
 
-    /// Lets [`Device::memory_peak`] begin anew.
+    /// Resets [`Device::memory_peak`] to what is in use now.
     pub fn reset_memory_peak(&self) {
         self.usage().reset_peak();
     }

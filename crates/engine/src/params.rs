@@ -1,6 +1,6 @@
 //! Named parameters in one flat buffer per group, and gradients in the same layout.
 //!
-//! A parameter belongs to a group from birth. Optimisers, norms and checkpoints work on whole groups: one loop,
+//! A parameter belongs to one group, given when it is declared. Optimisers, norms and checkpoints work on whole groups: one loop,
 //! one reduction, one write each.
 
 mod gradients;
@@ -15,7 +15,7 @@ use crate::device::{Backend, Buffer, Device};
 use crate::optim::cuda as gpu;
 use crate::{Error, HostCopy, Result};
 
-/// Names a group of parameters; what a group means is the model's business.
+/// Number of a group of parameters; the model gives groups their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupId(pub usize);
 
@@ -32,12 +32,12 @@ impl GroupSet {
         Self(groups.iter().fold(0, |set, group| set | 1 << group.0))
     }
 
-    /// Whether `group` is in the set.
+    /// True if `group` is in the set.
     pub fn contains(self, group: GroupId) -> bool {
         self.0 >> group.0 & 1 == 1
     }
 
-    /// Whether the set is empty.
+    /// True if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -290,7 +290,7 @@ impl Params {
         }
     }
 
-    /// Makes the bfloat16 copy of a part of a group follow its values.
+    /// Updates the bfloat16 copy of a part of a group.
     fn refresh(&self, group: GroupId, range: std::ops::Range<usize>) {
         if let (Some(gpu), Some(shadow)) = (self.device.gpu(), self.shadows.get(group.0)) {
             // Whole runs of eight, as kernels read and write them.
@@ -300,13 +300,13 @@ impl Params {
         }
     }
 
-    /// Where the values of a block are in device memory, as 32-bit floats.
+    /// Address of the values of a block in device memory, 32-bit floats.
     pub(crate) fn master(&self, id: ParamId) -> Ptr {
         let block = self.block(id);
         self.buffers[block.group.0].ptr().plus(4 * block.offset)
     }
 
-    /// Where the values of a block are in device memory, in the type that products read.
+    /// Address of the values of a block in device memory, in the type that products read.
     pub(crate) fn weights(&self, id: ParamId) -> Ptr {
         let block = self.block(id);
         match self.shadows.get(block.group.0) {
@@ -315,7 +315,7 @@ impl Params {
         }
     }
 
-    /// Where a group's values and their bfloat16 copy (or null) are in device memory.
+    /// Addresses of a group's values and of their bfloat16 copy (or null) in device memory.
     pub(crate) fn group_ptrs(&self, group: GroupId) -> (Ptr, Ptr) {
         let shadow = self.shadows.get(group.0).map_or(Ptr::NULL, Buffer::ptr);
         (self.buffers[group.0].ptr(), shadow)

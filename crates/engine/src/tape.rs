@@ -20,7 +20,7 @@ pub struct Var {
     rows: RealRows,
 }
 
-/// How many rows of a value there really are, where a captured pass makes room for more than a batch has.
+/// Number of real rows of a value. A captured pass has room for more rows than a batch.
 #[derive(Clone, Debug)]
 pub(crate) enum RealRows {
     /// As many as the value has.
@@ -79,7 +79,7 @@ impl Var {
         &self.rows
     }
 
-    /// Whether a gradient is wanted for this value.
+    /// True if a gradient is wanted for this value.
     pub(crate) fn tracked(&self) -> bool {
         self.slot.is_some()
     }
@@ -155,12 +155,12 @@ impl<'p> Tape<'p> {
         self.device().backend()
     }
 
-    /// Whether this is a training pass.
+    /// True in a training pass.
     pub fn is_training(&self) -> bool {
         self.rng.is_some()
     }
 
-    /// How exact the products of this pass are.
+    /// Precision of the products of this pass.
     pub(crate) fn precision(&self) -> Precision {
         if self.is_training() { Precision::Training } else { Precision::Full }
     }
@@ -169,7 +169,7 @@ impl<'p> Tape<'p> {
         self.free.contains(self.params.block(id).group)
     }
 
-    /// Whether a gradient is wanted for any of these parameters.
+    /// True if a gradient is wanted for any of these parameters.
     pub(crate) fn any_free<const N: usize>(&self, ids: [ParamId; N]) -> bool {
         ids.into_iter().any(|id| self.is_free(id))
     }
@@ -261,7 +261,7 @@ impl<'p> Tape<'p> {
     }
 }
 
-/// What a node sees on the walk back.
+/// State of the walk back, as a node sees it.
 pub(crate) struct Backward<'a> {
     pub(crate) params: &'a Params,
     gradients: &'a mut Gradients,
@@ -303,8 +303,8 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Where a kernel is to write the gradient of `var`, and whether it is to add to what is there; null where no
-    /// gradient is wanted.
+    /// Address for the gradient of `var`, and 1 if a kernel must add to what is there; null where no gradient is
+    /// wanted.
     pub(crate) fn target(&mut self, var: &Var) -> (Ptr, u32) {
         let Some(slot) = var.slot else { return (Ptr::NULL, 0) };
         let held = self.slots[slot].is_some();
@@ -314,8 +314,8 @@ impl<'a> Backward<'a> {
         (buffer.ptr(), u32::from(held))
     }
 
-    /// Where a kernel is to write the gradient of a parameter block, and whether it is to add to what is there; null
-    /// where the parameter is not free.
+    /// Address for the gradient of a parameter block, and 1 if a kernel must add to what is there; null where the
+    /// parameter is not free.
     pub(crate) fn param_target(&mut self, id: ParamId) -> (Ptr, u32) {
         if !self.is_free(id) {
             return (Ptr::NULL, 0);

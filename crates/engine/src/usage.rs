@@ -1,4 +1,4 @@
-//! How much memory a device's buffers take.
+//! Counts of the memory that a device's buffers take.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

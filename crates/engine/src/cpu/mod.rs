@@ -1,4 +1,4 @@
-//! What CPU code shares: matrix products, parallel row loops with fixed order of sums, vectorised exponentials.
+//! Shared CPU code: matrix products, parallel row loops with fixed order of sums, vectorised exponentials.
 
 pub mod gemm;
 pub(crate) mod math;

@@ -10,9 +10,9 @@ use crate::{Error, Result};
 pub struct Library {
     /// `libnvrtc` and the like.
     pub name: &'static str,
-    /// What it is for.
+    /// Purpose.
     pub purpose: &'static str,
-    /// Where it was found; a bare name means by the system's loader.
+    /// Path where it was found; a bare name was found by the system's loader.
     pub path: Option<PathBuf>,
 }
 

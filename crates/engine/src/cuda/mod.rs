@@ -1,4 +1,4 @@
-//! NVIDIA GPUs. Everything runs on one stream, in the order it was asked for; the host waits only where numbers are
+//! NVIDIA GPUs. Everything runs on one stream, in the order of the calls; the host waits only where numbers are
 //! read back.
 //!
 //! | room | what is in it |
@@ -14,8 +14,8 @@
 //! | `graph` | passes captured once and replayed |
 //! | `sums` | sums of gradients, collected in a backward pass |
 //!
-//! Errors stick: the first one is kept, what is asked for afterwards is not done, and [`crate::Device::check`] tells.
-//! So ops need not return results, as they need not wait for the device.
+//! Errors stick: the first one is kept, nothing is done after it, and [`crate::Device::check`] returns it. So ops
+//! return no results and do not wait for the device.
 
 pub mod compile;
 pub(crate) mod graph;
@@ -90,7 +90,7 @@ pub(crate) enum Live {
 
 const LIVE_VALUES: usize = 16;
 
-/// What a GPU is.
+/// Properties of a GPU.
 #[derive(Clone, Debug)]
 pub struct GpuInfo {
     /// Its number.
@@ -201,7 +201,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// In words.
+    /// Description in words.
     pub(crate) fn describe(&self) -> String {
         let numbers = match self.act {
             Dtype::Bf16 => "bfloat16 with f32 sums",
@@ -234,7 +234,7 @@ impl Gpu {
         self.stream
     }
 
-    /// Whether ops are being captured instead of run.
+    /// True while ops are captured instead of run.
     pub(crate) fn is_capturing(&self) -> bool {
         self.capturing.load(Ordering::Relaxed)
     }
@@ -294,7 +294,7 @@ impl Gpu {
         }
     }
 
-    /// Where a live number is.
+    /// Address of a live number.
     pub(crate) fn live(&self, which: Live) -> Ptr {
         self.live.get().map_or(Ptr::NULL, |block| block.ptr().plus(4 * which as usize))
     }

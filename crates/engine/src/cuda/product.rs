@@ -34,7 +34,7 @@ impl Factor {
     }
 }
 
-/// What is done to the result on its way out.
+/// Operation on the result of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Epilogue {
     Nothing,

@@ -1,4 +1,4 @@
-//! How long each kernel and product takes: two marks in the stream around each, while somebody asks.
+//! Times of kernels and products: two marks in the stream around each, while a profile is taken.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,13 +12,13 @@ use super::transfer::Event;
 pub struct OpTime {
     /// The kernel, or the product with its sizes.
     pub name: String,
-    /// How often it ran.
+    /// Number of runs.
     pub count: usize,
     /// Milliseconds in all.
     pub milliseconds: f64,
 }
 
-/// What is being measured.
+/// Measurements so far.
 #[derive(Default)]
 pub(crate) struct Profile {
     on: AtomicBool,
@@ -26,7 +26,7 @@ pub(crate) struct Profile {
 }
 
 impl Gpu {
-    /// Whether somebody measures; then nothing is captured or replayed.
+    /// True while a profile is taken; then nothing is captured or replayed.
     pub(crate) fn is_profiling(&self) -> bool {
         self.profile.on.load(Ordering::Relaxed)
     }

@@ -210,7 +210,7 @@ impl Event {
         unsafe { result::event::synchronize(self.0) }.map_err(Error::driver("the GPU's work"))
     }
 
-    /// Whether the device has passed it.
+    /// True if the device has passed it.
     pub(crate) fn passed(&self) -> bool {
         // SAFETY: it is alive.
         unsafe { result::event::query(self.0) }.is_ok()

@@ -60,7 +60,7 @@ impl Gradients {
         self.written.copy_from_slice(&written.0);
     }
 
-    /// Where the gradient of a block is in device memory, and whether it already holds a contribution to add to.
+    /// Address of the gradient of a block in device memory, and whether it already holds a contribution to add to.
     pub(crate) fn slot_ptr(&mut self, id: ParamId) -> (Ptr, bool) {
         let block = &self.layout.blocks[id.0];
         let was_written = std::mem::replace(&mut self.written[id.0], true);

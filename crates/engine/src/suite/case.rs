@@ -16,7 +16,7 @@ pub(crate) struct Case {
     /// Sizes and variation, in words.
     pub(crate) what: String,
     pub(crate) tolerance: Tolerance,
-    /// Whether the CPU takes long over it.
+    /// True for cases that take the CPU long.
     pub(crate) large: bool,
     /// The number type it is for, if not for both.
     only: Option<Numbers>,
@@ -41,7 +41,7 @@ impl Case {
         (self.body)(device, numbers)
     }
 
-    /// Whether it is for this number type, and chosen.
+    /// True if the case is for this number type, and chosen.
     pub(crate) fn matches(&self, numbers: Numbers, choice: Choice<'_>) -> bool {
         self.only.is_none_or(|only| only == numbers)
             && !(choice.small && self.large)
@@ -49,7 +49,7 @@ impl Case {
     }
 }
 
-/// What happens to an input.
+/// Role of an input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     /// It gets a gradient, which is compared.

@@ -10,15 +10,15 @@ pub struct Row {
     pub op: &'static str,
     /// Sizes and variation, in words.
     pub case: String,
-    /// How the GPU computed.
+    /// Number type of the GPU.
     pub numbers: Numbers,
-    /// What was compared: an output, a gradient (`d x`), running statistics.
+    /// Name of what was compared: an output, a gradient (`d x`), running statistics.
     pub quantity: String,
     /// ‖gpu − cpu‖/‖cpu‖; NaN where something is not finite.
     pub error: f64,
     /// The same of the worst row: ‖gpu − cpu‖ over the larger of ‖cpu‖ and the rows' root mean square.
     pub worst_row: f64,
-    /// What `error` may be.
+    /// Largest allowed `error`.
     pub tolerance: f64,
     /// Why the case could not be run to its end, if that is so.
     pub failure: Option<String>,
@@ -28,7 +28,7 @@ pub struct Row {
 const ROW_FACTOR: f64 = 6.0;
 
 impl Row {
-    /// Whether the error is within its tolerance.
+    /// True if the error is within its tolerance.
     pub fn ok(&self) -> bool {
         self.severity() <= 1.0
     }
@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-/// How far a case may be off.
+/// Allowed errors of a case.
 #[derive(Clone, Copy)]
 pub(crate) struct Tolerance {
     bf16: f64,
@@ -135,7 +135,7 @@ impl Quantity {
     }
 }
 
-/// What a case gives on a device.
+/// Results of a case on a device.
 pub(crate) type Outcome = Vec<Quantity>;
 
 /// One row for each quantity, and one for the rows that only the GPU has.

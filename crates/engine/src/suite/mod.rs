@@ -50,7 +50,7 @@ fn on(device: &Device) -> Result<&Arc<Gpu>> {
     device.gpu().ok_or_else(|| Error::NoGpu("this is the CPU".into()))
 }
 
-/// Which cases are run.
+/// Selection of cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Choice<'a> {
     /// Those whose op or description contains this.
@@ -84,7 +84,7 @@ pub fn run(ordinal: usize, numbers: Numbers, choice: Choice<'_>, mut report: imp
     Ok(())
 }
 
-/// What new memory is filled with: bytes that make NaN in both number types, and bytes that make 1.3·10⁷.
+/// Fillings of new memory: bytes that make NaN in both number types, and bytes that make 1.3·10⁷.
 const GARBAGE: [u8; 2] = [0xff, 0x4b];
 
 fn run_twice(case: &Case, gpu: &Device, numbers: Numbers) -> Result<[Outcome; 2]> {

@@ -1,4 +1,4 @@
-//! What the body of a case sees: a tape, the inputs, and where to leave what comes out.
+//! The tape, inputs and results of a case, as its body sees them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use crate::ops::adaptive::{BandedIds, Bands};
 use crate::params::{ParamId, Updates};
 use crate::{Ids, Rng, Segments, Tape, Tensor, Var};
 
-/// What a matrix has a row for. In a case with room to spare, the GPU has more rows and sentences than the CPU, as
+/// Unit that a matrix has a row for. In a case with room to spare, the GPU has more rows and sentences than the CPU, as
 /// captured passes have; the CPU has as many as there are, in lists with the same room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Per {
@@ -33,7 +33,7 @@ impl Per {
     }
 }
 
-/// How large the lists and matrices of a case are on a device.
+/// Size of the lists and matrices of a case on a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     /// As large as what they hold.
@@ -134,7 +134,7 @@ impl<'p> Scene<'p> {
         Tensor::from_host(self.tape.device(), [rows, cols], &values)
     }
 
-    /// How many rows there are in this pass, where there really are `rows`.
+    /// Number of rows in this pass, for `rows` real ones.
     pub(crate) fn rows(&self, per: Per, rows: usize) -> usize {
         rows + per.surplus(self.room)
     }

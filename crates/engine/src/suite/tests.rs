@@ -25,7 +25,7 @@ fn cases_agree_with_themselves() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// What a GPU could do wrong is seen.
+/// Mistakes of a GPU are seen.
 #[test]
 fn mistakes_are_seen() {
     let (cpu, numbers) = (Device::cpu(), Numbers::Bf16);

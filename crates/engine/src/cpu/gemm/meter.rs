@@ -6,7 +6,7 @@ use std::time::Instant;
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 static FLOPS: AtomicU64 = AtomicU64::new(0);
 
-/// What products have cost since [`meter_reset`].
+/// Cost of products since [`meter_reset`].
 #[derive(Clone, Copy, Debug)]
 pub struct Meter {
     /// Wall-clock seconds, added up over calls.

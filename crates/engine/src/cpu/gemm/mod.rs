@@ -48,7 +48,7 @@ impl<'a> Mat<'a> {
     }
 }
 
-/// What happens to the old content of `C`.
+/// Treatment of the old content of `C`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Into {
     /// `C = A·B`; the old content is not read.
@@ -64,7 +64,7 @@ impl Into {
     }
 }
 
-/// How exact a product is.
+/// Precision of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// As accurate as `f32`.

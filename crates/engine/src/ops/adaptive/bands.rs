@@ -114,7 +114,7 @@ impl BandedIds {
         self.head.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.head.is_empty()
     }

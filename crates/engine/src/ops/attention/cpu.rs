@@ -113,7 +113,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// How many keys query `i` sees.
+    /// Number of keys that query `i` sees.
     fn visible(&self, i: usize) -> usize {
         if self.causal { self.keys.min(i + 1) } else { self.keys }
     }
@@ -215,7 +215,7 @@ fn scale(head_width: usize) -> f32 {
     1.0 / (head_width as f32).sqrt()
 }
 
-/// Where the gradients of one sentence go.
+/// Gradients of one sentence, to be added to.
 struct Sink<'a> {
     q: Rows<'a>,
     /// `None`: keys and values lie in the rows of `q`.

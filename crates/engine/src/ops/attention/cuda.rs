@@ -88,7 +88,7 @@ kernels! {
     struct WeightGradients = attention_weight_gradients { b: AttendBackward }
 }
 
-/// Where queries, keys and values begin, and the distance of their rows.
+/// Addresses of queries, keys and values, and the distance of their rows.
 struct Layout {
     q: Ptr,
     k: Ptr,
@@ -139,7 +139,7 @@ fn block_rows(plan: &Plan) -> usize {
     if is_long(plan) { LONG_TILE } else { TILE }
 }
 
-/// What of these sentences each block works on: a list in device memory, and how many entries it has.
+/// The tiles of these sentences, one for each block: a list in device memory, and its number of entries.
 fn tiles(plan: &Plan, segments: &crate::Segments) -> (Ptr, u32) {
     if is_long(plan) { segments.long_tiles() } else { segments.tiles() }
 }

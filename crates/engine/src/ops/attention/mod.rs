@@ -42,7 +42,7 @@ pub enum HeadWeights {
 pub struct Attention {
     /// H.
     pub heads: usize,
-    /// Whether a query sees only keys up to its own place.
+    /// If set, a query sees only keys up to its own place.
     pub causal: bool,
     /// Dropout of the probabilities.
     pub dropout: f32,

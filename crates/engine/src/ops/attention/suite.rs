@@ -11,7 +11,7 @@ const LONG: &[u32] = &[65, 1, 0, 128, 200];
 /// A batch of long sentences, for which blocks are larger, with a short one in it.
 const VERY_LONG: &[u32] = &[200, 130, 1, 400, 320];
 
-/// How heads are weighted. Tracked weights get a gradient, where heads of weight 0 have one too.
+/// Kinds of head weights. Tracked weights get a gradient, where heads of weight 0 have one too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weights {
     One,

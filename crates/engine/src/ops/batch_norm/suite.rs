@@ -54,7 +54,7 @@ enum Mean {
     Running,
 }
 
-/// What gates do. The rows of means know how many of them there really are.
+/// The norm of means, as gates use it. The rows of means know how many of them are real.
 fn after_mean(lengths: &[u32], mean: Mean, adapt: fn(OpCase) -> OpCase) -> Case {
     let (starts, cols) = (starts(lengths), 40);
     let case =

@@ -14,7 +14,7 @@ pub use self::sums::LossSums;
 use crate::device::Backend;
 use crate::{Ids, ParamId, Tape, Tensor, Var};
 
-/// What the loss is computed from.
+/// Inputs of the loss.
 #[derive(Clone, Copy, Debug)]
 pub struct CrossEntropy<'a> {
     /// E, `[V, D]`.

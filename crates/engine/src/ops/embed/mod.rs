@@ -30,7 +30,7 @@ pub fn sinusoids(device: &Device, positions: usize, width: usize) -> Tensor {
     Tensor::from_host(device, [rows, width], &table)
 }
 
-/// What an embedding is made of.
+/// Table, positions, scale and dropout of an embedding.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedding<'a> {
     /// E, `[V, D]`.
@@ -43,7 +43,7 @@ pub struct Embedding<'a> {
     pub dropout: f32,
 }
 
-/// What the backward pass needs.
+/// Inputs of the op that the backward pass needs.
 struct Op {
     table: ParamId,
     ids: Ids,

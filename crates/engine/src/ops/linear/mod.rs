@@ -9,7 +9,7 @@ use crate::device::Backend;
 use crate::rng::Dropout;
 use crate::{ParamId, Tape, Var};
 
-/// What follows the affine map.
+/// Activation after the affine map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// Nothing.
@@ -55,7 +55,7 @@ impl Tape<'_> {
 }
 
 impl Op {
-    /// Whether the backward pass needs the output: for dZ = dY it does not.
+    /// True if the backward pass needs the output; for dZ = dY it does not.
     fn slope_reads_output(&self) -> bool {
         self.act != Activation::Identity || self.dropout.is_some()
     }

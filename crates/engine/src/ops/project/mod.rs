@@ -11,7 +11,7 @@ use crate::params::Params;
 use crate::rng::Dropout;
 use crate::{ParamId, Tape, Var};
 
-/// Which way round a weight is used.
+/// The direction in which a weight is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orientation {
     /// X·Wᵀ with W `[O, I]`, as linear layers store it.

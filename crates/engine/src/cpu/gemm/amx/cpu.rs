@@ -1,4 +1,4 @@
-//! Whether this process may use AMX, and the tile configuration of one thread.
+//! Permission to use AMX, and the tile configuration of one thread.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};

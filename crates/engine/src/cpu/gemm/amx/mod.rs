@@ -63,7 +63,7 @@ fn with_steps<const PARTS: usize, R>(
     result
 }
 
-/// Whether a product is large enough to be worth splitting its operands; the limits are measured.
+/// True if a product is large enough to be worth splitting its operands; the limits are measured.
 pub(super) fn pays([m, n, k]: [usize; 3], b: Mat<'_>) -> bool {
     // The portable kernel is slow to read a transposed `B`, so there AMX pays for a few rows already.
     let (least_rows, least_products) = if b.transposed { (8, 1 << 20) } else { (64, 1 << 24) };

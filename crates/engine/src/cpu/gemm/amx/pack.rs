@@ -29,7 +29,7 @@ impl Tile {
 /// One packed step of 32 lines: two halves of each part.
 pub(super) type Step<const PARTS: usize> = [[Tile; 2]; PARTS];
 
-/// What the rows of a tile are.
+/// Contents of the rows of a tile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TileRows {
     /// Lines, as the left operand of `tdpbf16ps` wants them.

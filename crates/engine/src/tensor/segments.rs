@@ -1,194 +1,11 @@
-//! Matrices, id lists and sentence boundaries on a device.
+//! Sentence boundaries.
 
 use std::sync::Arc;
 
-use crate::cuda::memory::{Block, Dtype, Ptr};
-use crate::cuda::{Gpu, launch};
-use crate::device::{Buffer, Device};
+use crate::Device;
+use crate::cuda::launch;
+use crate::cuda::memory::{Block, Ptr};
 use crate::ops::attention::tiles::{self, LONG_TILE, TILE};
-
-/// A row-major matrix `[rows, cols]` on a device. Immutable once made; cheap to clone.
-#[derive(Clone)]
-pub struct Tensor {
-    rows: usize,
-    cols: usize,
-    data: Arc<Buffer>,
-}
-
-impl Tensor {
-    /// Copies a matrix from the host, as 32-bit floats on every device.
-    pub fn from_host(device: &Device, [rows, cols]: [usize; 2], values: &[f32]) -> Self {
-        assert_eq!(values.len(), rows * cols, "a {rows}x{cols} tensor needs {} values", rows * cols);
-        let mut buffer = device.scratch_floats(values.len());
-        buffer.write(0, values);
-        Self::new([rows, cols], buffer)
-    }
-
-    pub(crate) fn new([rows, cols]: [usize; 2], buffer: Buffer) -> Self {
-        assert_eq!(buffer.count(), rows * cols);
-        Self { rows, cols, data: Arc::new(buffer) }
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Values per row.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// Copies the values to the host, waiting for the device.
-    pub fn to_host(&self) -> Vec<f32> {
-        self.data.to_host()
-    }
-
-    /// Copies the first `rows` rows to the host, waiting for the device.
-    pub(crate) fn first_rows_to_host(&self, rows: usize) -> Vec<f32> {
-        self.data.range_to_host(0..rows * self.cols)
-    }
-
-    /// Number of values.
-    pub(crate) fn count(&self) -> usize {
-        self.rows * self.cols
-    }
-
-    pub(crate) fn values(&self) -> &[f32] {
-        &self.data
-    }
-
-    /// The address in device memory.
-    pub(crate) fn ptr(&self) -> Ptr {
-        self.data.ptr()
-    }
-
-    pub(crate) fn dtype(&self) -> Dtype {
-        self.data.dtype()
-    }
-
-    pub(crate) fn is_on_gpu(&self) -> bool {
-        matches!(&*self.data, Buffer::Gpu(_))
-    }
-
-    /// The GPU that holds it.
-    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
-        match &*self.data {
-            Buffer::Host(_) => unreachable!("an op of the GPU was given a tensor of the CPU"),
-            Buffer::Gpu(buffer) => buffer.block.gpu(),
-        }
-    }
-
-    pub(crate) fn row(&self, row: usize) -> &[f32] {
-        &self.data[row * self.cols..(row + 1) * self.cols]
-    }
-}
-
-impl std::fmt::Debug for Tensor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tensor[{}, {}]", self.rows, self.cols)
-    }
-}
-
-/// A list of ids (tokens, rows, experts) on a device.
-#[derive(Clone)]
-pub struct Ids {
-    len: usize,
-    /// The most ids that can be loaded.
-    room: usize,
-    /// The largest of the ids.
-    max: u32,
-    data: IdData,
-}
-
-/// Words before the ids in device memory: their real number, and room that keeps the ids aligned.
-const ID_HEADER: usize = 4;
-
-#[derive(Clone)]
-enum IdData {
-    Host(Arc<[u32]>),
-    Gpu(Arc<Block>),
-}
-
-impl Ids {
-    /// Copies ids from the host.
-    pub fn from_host(device: &Device, ids: &[u32]) -> Self {
-        let data = match device.gpu() {
-            None => IdData::Host(ids.into()),
-            Some(gpu) => IdData::Gpu(Arc::new(Block::new(gpu, 4 * (ID_HEADER + ids.len())))),
-        };
-        let mut list = Self { len: ids.len(), room: ids.len(), max: 0, data };
-        list.load(ids);
-        list
-    }
-
-    /// Room for `len` ids that are loaded later, all 0 until then.
-    pub fn with_room(device: &Device, len: usize) -> Self {
-        Self::from_host(device, &vec![0; len])
-    }
-
-    /// Takes other ids, no more than there is room for. On the CPU the list is then as long as they are. On a GPU its
-    /// length and memory stay the same, so that captured passes see the new ids; the rest become 0.
-    pub fn load(&mut self, ids: &[u32]) {
-        assert!(ids.len() <= self.room, "{} ids do not fit into a list of {}", ids.len(), self.room);
-        self.max = ids.iter().copied().max().unwrap_or(0);
-        match &mut self.data {
-            IdData::Host(data) => {
-                *data = ids.into();
-                self.len = ids.len();
-            }
-            IdData::Gpu(block) => {
-                let mut words = vec![0; ID_HEADER + self.len];
-                words[0] = ids.len() as u32;
-                words[ID_HEADER..ID_HEADER + ids.len()].copy_from_slice(ids);
-                block.write(0, &words);
-            }
-        }
-    }
-
-    /// Number of ids.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Returns true if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The largest of the ids that were loaded last; 0 where there are none.
-    pub fn max(&self) -> u32 {
-        self.max
-    }
-
-    pub(crate) fn values(&self) -> &[u32] {
-        match &self.data {
-            IdData::Host(data) => data,
-            IdData::Gpu(_) => unreachable!("an op of the CPU was given ids of the GPU"),
-        }
-    }
-
-    pub(crate) fn ptr(&self) -> Ptr {
-        match &self.data {
-            IdData::Host(_) => unreachable!("an op of the GPU was given ids of the CPU"),
-            IdData::Gpu(block) => block.ptr().plus(4 * ID_HEADER),
-        }
-    }
-
-    /// Address of the actual number of ids in device memory.
-    pub(crate) fn valid(&self) -> Ptr {
-        match &self.data {
-            IdData::Host(_) => unreachable!("an op of the GPU was given ids of the CPU"),
-            IdData::Gpu(block) => block.ptr(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Ids {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Ids[{}]", self.len)
-    }
-}
 
 /// Sentence boundaries of a packed matrix: sentence `b` owns rows `starts[b]..starts[b+1]`.
 ///
@@ -203,7 +20,7 @@ pub struct Segments {
     data: SegmentData,
 }
 
-/// Capacity of [`Segments`].
+/// Limits of [`Segments`].
 #[derive(Clone, Copy)]
 struct SegmentRoom {
     count: usize,
@@ -304,12 +121,12 @@ impl Segments {
         }
     }
 
-    /// Address of the actual number of sentences in device memory.
+    /// Address of the number of real sentences.
     pub(crate) fn valid_sentences(&self) -> Ptr {
         self.base()
     }
 
-    /// Address of the actual number of rows in device memory.
+    /// Address of the number of real rows.
     pub(crate) fn valid_rows(&self) -> Ptr {
         self.base().plus(4)
     }
@@ -345,8 +162,8 @@ impl std::fmt::Debug for Segments {
     }
 }
 
-/// Layout of the device memory of [`Segments`], in 32-bit words: the actual numbers of sentences and rows; the
-/// boundaries; the sentence of each row; the tiles, two words each; the long tiles.
+/// Layout of the device memory of [`Segments`], in 32-bit words: numbers of real sentences and rows;
+/// the boundaries; the sentence of each row; the tiles, two words each; the long tiles.
 struct SegmentLayout {
     count: usize,
     rows: usize,
@@ -424,10 +241,6 @@ mod tests {
         assert_eq!((segments.count(), segments.rows(), segments.range(0)), (1, 4, 0..4));
         segments.load(&[0, 2, 2, 8]);
         assert_eq!((segments.count(), segments.rows(), segments.range(2)), (3, 8, 2..8));
-        let mut ids = Ids::with_room(&Device::cpu(), 3);
-        ids.load(&[7]);
-        ids.load(&[5, 6, 7]);
-        assert_eq!(ids.values(), [5, 6, 7]);
     }
 
     #[test]
@@ -440,7 +253,5 @@ mod tests {
         assert_eq!(refusal(&[0, 1, 2, 3, 4]), "segments have room for 3 sentences, not for 4");
         assert_eq!(refusal(&[0, 5, 11]), "segments have room for 10 rows, not for 11");
         assert_eq!(refusal(&[0, 7]), "segments have room for 6 rows in a sentence, not for 7");
-        let list = || Ids::with_room(&Device::cpu(), 3).load(&[0; 4]);
-        assert!(std::panic::catch_unwind(list).is_err());
     }
 }
