@@ -115,7 +115,7 @@ impl Unit {
         self.file.name
     }
 
-    /// Whether there is a version for each kind of attention.
+    /// True if there is a version for each kind of attention.
     pub fn is_attention(&self) -> bool {
         self.file.name.starts_with("attention")
     }
@@ -202,7 +202,7 @@ impl Unit {
         options
     }
 
-    /// Whether this is attention by the products of whole tiles that compute capability 9.0 has.
+    /// True for attention by the products of whole tiles that compute capability 9.0 has.
     pub(crate) fn is_for_hopper(&self, bf16: bool, capability: [i32; 2]) -> bool {
         let value = |wanted: &str| self.macros.iter().find(|(name, _)| *name == wanted).map(|&(_, v)| v);
         bf16 && capability == [9, 0] && value("LONG") == Some(1) && matches!(value("HEAD"), Some(64 | 128))

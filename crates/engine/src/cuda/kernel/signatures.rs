@@ -225,7 +225,7 @@ fn signatures_are_read() {
     assert_eq!(fields_of(text, "Other"), None);
 }
 
-/// What the test above would say of a swap, a wrong type, a missing and a surplus parameter.
+/// Findings of the test above for a swap, a wrong type, a missing and a surplus parameter.
 #[test]
 fn differences_are_named() {
     const U32: CType = CType::Plain("u32");

@@ -1,11 +1,11 @@
-//! Where a vocabulary is cut, and ids sorted by band.
+//! Cuts of a vocabulary into bands, and ids sorted by band.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{Device, Ids};
 
-/// How a vocabulary is cut: band b holds a range of ids.
+/// Cuts of a vocabulary: band b holds a range of ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bands(Arc<[u32]>);
 
@@ -32,7 +32,7 @@ impl Bands {
         self.0[self.count()] as usize
     }
 
-    /// How many of `ids` each band holds; what [`BandedIds::with_room`] must have room for.
+    /// Number of `ids` in each band; what [`BandedIds::with_room`] must have room for.
     pub fn counts(&self, ids: &[u32]) -> Vec<usize> {
         let mut counts = vec![0; self.count()];
         ids.iter().for_each(|&id| counts[self.of(id)] += 1);
@@ -53,9 +53,9 @@ pub struct BandedIds {
     rows: Vec<Ids>,
     /// Of each band: the ids of these rows, counted from the band's first.
     ids: Vec<Ids>,
-    /// What the head of an adaptive softmax is to say, `[N]`: the id in band 0, behind these the number of the tail.
+    /// Targets of the head of an adaptive softmax, `[N]`: the id in band 0, behind these the number of the tail.
     head: Ids,
-    /// Where each row lies when the rows of all bands (with their room) lie end to end, `[N]`.
+    /// Place of each row when the rows of all bands (with their room) lie end to end, `[N]`.
     places: Ids,
 }
 
