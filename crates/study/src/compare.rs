@@ -1,6 +1,6 @@
 //! Means and deviations over seeds, differences to the baseline, and p-values.
 //!
-//! A difference to the baseline is taken seed by seed; [`crate::significance`] has its p-value.
+//! A difference to the baseline is taken seed by seed; its p-value is that of the paired bootstrap.
 
 use std::collections::BTreeMap;
 use std::path::Path;

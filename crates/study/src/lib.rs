@@ -11,11 +11,11 @@
 //! | [`job`] | a run that is wanted |
 //! | [`session`] | some runs, one after the other, until they are done or stopped |
 //! | [`runner`], `clock` | one run: locked, trained or resumed, averaged, measured; its time over sessions |
-//! | [`measure`], [`references`] | scores of a trained model: BLEU, one expert, perplexity, gates |
+//! | `measure`, `references` | scores of a trained model: BLEU, one expert, perplexity, gates |
 //! | [`outputs`] | files that runs leave for comparisons |
 //! | [`result`] | everything that is known about a finished run, as `result.json` |
 //! | [`origins`], [`agreement`] | fingerprints of data and parent; whether runs belong together |
-//! | [`score`], [`compare`], [`significance`] | means and deviations over seeds, differences to the baseline, p-values |
+//! | [`score`], [`compare`], `significance` | means and deviations over seeds, differences to the baseline, p-values |
 //! | [`figures`] | scores and curves as SVG |
 //! | [`folder`], [`points`] | runs in a study's folder; the points of a transfer study |
 //! | [`quickstart`] | the whole story on a made-up corpus |
@@ -31,19 +31,19 @@ pub mod figures;
 pub mod folder;
 pub mod job;
 pub mod keys;
-pub mod measure;
+mod measure;
 pub mod observer;
 pub mod origins;
 pub mod outputs;
 pub mod points;
 pub mod protocol;
 pub mod quickstart;
-pub mod references;
+mod references;
 pub mod result;
 pub mod runner;
 pub mod score;
 pub mod session;
-pub mod significance;
+mod significance;
 pub mod study;
 pub mod transfer;
 
