@@ -303,7 +303,7 @@ impl<'a> Backward<'a> {
         }
     }
 
-    /// Address for the gradient of `var`, and 1 if a kernel must add to what is there; null where no gradient is
+    /// Address for the gradient of `var`, and 1 if a kernel must add to existing content; null where no gradient is
     /// wanted.
     pub(crate) fn target(&mut self, var: &Var) -> (Ptr, u32) {
         let Some(slot) = var.slot else { return (Ptr::NULL, 0) };
@@ -314,7 +314,7 @@ impl<'a> Backward<'a> {
         (buffer.ptr(), u32::from(held))
     }
 
-    /// Address for the gradient of a parameter block, and 1 if a kernel must add to what is there; null where the
+    /// Address for the gradient of a parameter block, and 1 if a kernel must add to existing content; null where the
     /// parameter is not free.
     pub(crate) fn param_target(&mut self, id: ParamId) -> (Ptr, u32) {
         if !self.is_free(id) {

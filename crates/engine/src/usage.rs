@@ -42,7 +42,7 @@ impl Usage {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// The peak begins anew, with what is in use now.
+    /// The peak restarts, with what is in use now.
     pub(crate) fn reset_peak(&self) {
         self.peak.store(self.in_use.load(Ordering::Relaxed), Ordering::Relaxed);
     }

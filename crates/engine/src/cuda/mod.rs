@@ -299,7 +299,7 @@ impl Gpu {
         self.live.get().map_or(Ptr::NULL, |block| block.ptr().plus(4 * which as usize))
     }
 
-    /// Sets a live number, in stream order. During a capture nothing is set: whoever replays the graph sets it.
+    /// Sets a live number, in stream order. During a capture nothing is set: the replay sets it.
     pub(crate) fn set_live(&self, which: Live, bits: u32) {
         if !self.is_capturing() {
             self.set_word(self.live(which), bits);

@@ -1,4 +1,4 @@
-//! Copies between the host and the device that nobody waits for, and marks in the stream.
+//! Asynchronous copies between the host and the device, and marks in the stream.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -126,7 +126,7 @@ impl Arrivals {
         }
     }
 
-    /// Unlocks what nobody uses.
+    /// Unlocks unused memory.
     pub(crate) fn trim(&self) {
         self.lock().clear();
     }
@@ -144,7 +144,7 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// Asks for a copy of `bytes` bytes from `from` on: what is there when all work asked for before is done. The host
-    /// goes on.
+    /// continues.
     pub(crate) fn of(gpu: &Arc<Gpu>, from: Ptr, bytes: usize) -> Result<Self> {
         // Before memory is locked: on any thread the GPU must be current.
         let ready = gpu.ready();

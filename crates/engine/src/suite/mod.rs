@@ -10,7 +10,7 @@
 //!
 //! A case is run on the CPU and twice on the GPU, where new memory holds garbage of two kinds: what no kernel has
 //! written shows, and both runs must give the same bits. Each op is run in a training pass whose outputs get a random
-//! gradient, then in another whose gradients are added to what is there. Random numbers are functions of their place,
+//! gradient, then in another whose gradients are added to existing content. Random numbers are functions of their place,
 //! so that both devices drop and draw the same.
 //!
 //! The cases of an op are in its room, `ops/<op>/suite.rs`.
