@@ -1,4 +1,5 @@
-//! Log-probabilities of a text's tokens by a language model, and perplexities over tokens, words, characters and bytes.
+//! Log-probabilities of a text's tokens by a language model, and perplexities over tokens, words, characters
+//! and bytes.
 
 use std::ops::Range;
 
@@ -14,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::gates::BatchGates;
 
-/// Computes ln p of every token of a text, end marks counted, in order. Each block is read from its context on, and its new
-/// tokens are scored. `progress` gets the number of tokens done. Fails where a probability is not a number.
+/// Computes ln p of every token of a text, end marks counted, in order. Each block is read from its context
+/// on, and its new tokens are scored. `progress` gets the number of tokens done. Fails where a probability is
+/// not a number.
 ///
 /// # Panics
 ///
@@ -114,9 +116,9 @@ pub struct Stretch {
     pub nll_nats: f64,
 }
 
-/// Cuts a text, whose lines have `lengths` tokens and whose tokens have these `log_probs`, into stretches of whole lines and
-/// at least `min_tokens` tokens each; what is left at the end belongs to the last one. All models that read one text with one
-/// dictionary get the same stretches.
+/// Cuts a text, whose lines have `lengths` tokens and whose tokens have these `log_probs`, into stretches of
+/// whole lines and at least `min_tokens` tokens each; what is left at the end belongs to the last one. All
+/// models that read one text with one dictionary get the same stretches.
 pub fn stretches(
     lengths: impl IntoIterator<Item = usize>,
     log_probs: &[f32],
@@ -183,8 +185,8 @@ impl TextMeasure {
         measure
     }
 
-    /// With characters and bytes counted in the text itself, where `of` sees `<unk>` for an unknown word. Blanks count as
-    /// there: one between words, none at the ends.
+    /// With characters and bytes counted in the text itself, where `of` sees `<unk>` for an unknown word.
+    /// Blanks count as there: one between words, none at the ends.
     pub fn counted_in(mut self, lines: &[String]) -> Self {
         (self.characters, self.bytes) = (0, 0);
         for line in lines {

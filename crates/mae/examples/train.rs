@@ -1,4 +1,5 @@
-//! Trains a small mixture on a made-up corpus, and scores what it translates: `cargo run --release -p mae --example train`.
+//! Trains a small mixture on a made-up corpus, and scores what it translates: `cargo run --release -p mae
+//! --example train`.
 
 mod common;
 

@@ -28,11 +28,11 @@ pub enum Error {
     /// Lists that must be equally long are not.
     #[error("{what}: {found} were given for {wanted}")]
     Lengths {
-        /// What was given.
+        /// Name of the list.
         what: &'static str,
-        /// How many were given.
+        /// Entries that were given.
         found: usize,
-        /// How many were needed.
+        /// Entries that were needed.
         wanted: usize,
     },
     /// A line is longer than a model can read at once.

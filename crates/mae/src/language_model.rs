@@ -59,8 +59,8 @@ pub enum Context {
     /// The line alone; it must not be longer than the model's positions.
     #[default]
     Line,
-    /// All lines as one text, in blocks of the model's positions. A block begins with this many tokens that were scored
-    /// before.
+    /// All lines as one text, in blocks of the model's positions. A block begins with this many tokens that
+    /// were scored before.
     Text {
         /// Tokens that are read again; fewer than the model has positions.
         window: usize,
@@ -92,7 +92,7 @@ pub struct ContinuedText {
     pub continuation: String,
     /// New tokens with their log-probabilities; the end mark, if the line ended, is the last.
     pub tokens: Vec<Token>,
-    /// How it ended.
+    /// Reason of its end.
     pub end: End,
     /// Tokens of the prompt that the dictionary does not have.
     pub unknown: usize,
@@ -100,7 +100,7 @@ pub struct ContinuedText {
     pub cut: usize,
 }
 
-/// How a continuation ended.
+/// Reason why a continuation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The model ended the line.

@@ -1,5 +1,5 @@
-//! Mixtures of attentive experts: transformers whose attention heads are weighted by gates, for translation and language
-//! modelling. Text in, text out.
+//! Mixtures of attentive experts: transformers whose attention heads are weighted by gates, for translation
+//! and language modelling. Text in, text out.
 //!
 //! ```no_run
 //! let translator = mae::Translator::load("runs/de-en/checkpoint_best", &mae::Device::auto())?;

@@ -41,7 +41,8 @@ fn score<H: AsRef<str>, R: AsRef<str>>(metric: Metric, translations: &[H], refer
     Ok(counted(metric, translations, references)?.score())
 }
 
-/// Counts the statistics of translations with one reference each, for scores, signatures and significance tests.
+/// Counts the statistics of translations with one reference each, for scores, signatures and significance
+/// tests.
 pub fn counted<H: AsRef<str>, R: AsRef<str>>(
     metric: Metric,
     translations: &[H],

@@ -25,8 +25,8 @@ pub struct TranslateOptions {
     pub form: TextForm,
     /// Limits of batches; results do not depend on them.
     pub limits: BatchLimits,
-    /// Number of the first line (0). Random choices depend on a line's number: a text that is translated in parts gets the
-    /// same results if each part says where it begins.
+    /// Number of the first line (0). Random choices depend on a line's number: a text that is translated in
+    /// parts gets the same results if each part says where it begins.
     pub first_line: usize,
 }
 

@@ -19,8 +19,8 @@ use mae_eval::validator::BleuValidator;
 
 use crate::device::Device;
 
-/// Prepares a run on a binarised folder, with fairseq's BLEU for recipes that ask for it (`train.eval_bleu_beam`). A run has
-/// its device to itself: nothing else should compute there.
+/// Prepares a run on a binarised folder, with fairseq's BLEU for recipes that ask for it
+/// (`train.eval_bleu_beam`). A run has its device to itself: nothing else should compute there.
 pub fn run<'a>(data: impl Into<PathBuf>, recipe: Recipe, device: &Device) -> Run<'a> {
     Run::new(data, recipe)
         .device(device.engine())

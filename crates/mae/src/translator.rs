@@ -17,8 +17,9 @@ use crate::translation::Translation;
 
 /// A translation model, or an ensemble, with what it needs to read and write text.
 ///
-/// Translators can be shared between threads. On the CPU, calls run side by side; on a GPU they take turns, because a GPU
-/// has one stream of work. The result for a line depends neither on other lines nor on other calls.
+/// Translators can be shared between threads. On the CPU, calls run side by side; on a GPU they take turns,
+/// because a GPU has one stream of work. The result for a line depends neither on other lines nor on other
+/// calls.
 ///
 /// ```
 /// use mae::{Device, TranslateOptions, Translator};
@@ -65,8 +66,8 @@ impl Translator {
         Self { models, device: device.clone(), caches: Mutex::default() }
     }
 
-    /// Translates lines, one result per line and in order. No line is dropped: one that is longer than the model's positions
-    /// is cut, an empty one has an empty translation.
+    /// Translates lines, one result per line and in order. No line is dropped: one that is longer than the
+    /// model's positions is cut, an empty one has an empty translation.
     pub fn translate<S: AsRef<str> + Sync>(
         &self,
         lines: &[S],
@@ -89,7 +90,8 @@ impl Translator {
         self.run(lines, Some(prefixes), options, &mut |_| {})
     }
 
-    /// Translates lines as [`Translator::translate`] does; `progress` gets the number of lines of each finished batch.
+    /// Translates lines as [`Translator::translate`] does; `progress` gets the number of lines of each
+    /// finished batch.
     pub fn translate_with_progress<S: AsRef<str> + Sync>(
         &self,
         lines: &[S],

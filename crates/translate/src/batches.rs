@@ -14,8 +14,8 @@ pub struct BatchLimits {
     pub max_tokens: u32,
     /// Sentences at most (no limit).
     pub max_sentences: Option<u32>,
-    /// Hypotheses that are extended together at most (2560): beyond that a step only takes longer, and the cache grows. A
-    /// batch never has more than `max_tokens` of them.
+    /// Hypotheses that are extended together at most (2560): beyond that a step only takes longer, and the
+    /// cache grows. A batch never has more than `max_tokens` of them.
     pub max_rows: usize,
 }
 
@@ -50,8 +50,8 @@ pub(crate) struct Work<'a> {
     pub(crate) rows: usize,
 }
 
-/// Runs `find` over batches of sentences, and then `each` over the sentences in order, with what was found for them; `None`
-/// for those left out. `progress` gets the number of sentences of each finished batch.
+/// Runs `find` over batches of sentences, and then `each` over the sentences in order, with what was found
+/// for them; `None` for those left out. `progress` gets the number of sentences of each finished batch.
 pub(crate) fn in_order<T, E: From<crate::Error>>(
     work: &Work<'_>,
     progress: &mut dyn FnMut(usize),

@@ -1,17 +1,17 @@
 //! Beam search over many sentences at once, with the rules of fairseq v0.9's `SequenceGenerator`.
 //!
-//! Every sentence keeps up to `beam` live hypotheses. At each step the 2·beam best continuations of all of them
-//! together are ranked by cumulative log-probability. Those that end (in `</s>`) among the first `beam` are finished;
-//! those that end further down are dropped; of the others the first `beam` live on. A sentence is done as soon as it
-//! has `beam` finished hypotheses, even if better ones could follow, or when its length limit forces all live ones to end.
-//! Finished hypotheses are ranked by their normalised score.
+//! Every sentence keeps up to `beam` live hypotheses. At each step the 2·beam best continuations of all of
+//! them together are ranked by cumulative log-probability. Those that end (in `</s>`) among the first `beam`
+//! are finished; those that end further down are dropped; of the others the first `beam` live on. A sentence
+//! is done as soon as it has `beam` finished hypotheses, even if better ones could follow, or when its length
+//! limit forces all live ones to end. Finished hypotheses are ranked by their normalised score.
 //!
-//! That is the plain search; [`crate::options`] lists the other choices. Where a search needs more than the best
-//! continuations (several models, forced prefixes, no repetitions, groups, sampling), whole rows of log-probabilities are
-//! copied to the host; the rest is the same.
+//! That is the plain search; [`crate::options`] lists the other choices. Where a search needs more than the
+//! best continuations (several models, forced prefixes, no repetitions, groups, sampling), whole rows of
+//! log-probabilities are copied to the host; the rest is the same.
 //!
-//! The hypotheses of all unfinished sentences are the rows of one batch. A finished sentence leaves it at once, so that a
-//! step costs only what the others need.
+//! The hypotheses of all unfinished sentences are the rows of one batch. A finished sentence leaves it at
+//! once, so that a step costs only what the others need.
 
 use mae_data::{EOS, PAD, PackedBatch, UNK};
 use mae_engine::ops::decode::{Candidate, Constraints, Room, continuations, log_probs, mean_log_probs};
@@ -49,8 +49,8 @@ struct Member<'m> {
     state: Option<DecoderState>,
 }
 
-/// Caches that outlive a [`Searcher`], for the next one with the same models: on a GPU they hold captured steps, which
-/// take longer to record than a sentence takes to translate.
+/// Caches that outlive a [`Searcher`], for the next one with the same models: on a GPU they hold captured
+/// steps, which take longer to record than a sentence takes to translate.
 #[derive(Default)]
 pub struct SearchCaches {
     /// One per model, with the mode that they were used with.
@@ -64,8 +64,8 @@ impl<'m> Searcher<'m> {
         Self::ensemble(&[model], options, mode)
     }
 
-    /// Creates a searcher for several models with the same dictionaries: their probabilities are averaged at every step.
-    /// Fails as [`Searcher::new`] does, and without models.
+    /// Creates a searcher for several models with the same dictionaries: their probabilities are averaged at
+    /// every step. Fails as [`Searcher::new`] does, and without models.
     ///
     /// # Panics
     ///
@@ -106,19 +106,19 @@ impl<'m> Searcher<'m> {
         SearchCaches { states: Some((self.mode, states)) }
     }
 
-    /// Translates the sources of a batch (its targets are not read): for each sentence, in batch order, up to `nbest`
-    /// hypotheses and at least one, the best first.
+    /// Translates the sources of a batch (its targets are not read): for each sentence, in batch order, up to
+    /// `nbest` hypotheses and at least one, the best first.
     ///
-    /// The result for a sentence does not depend on the others in the batch; random choices depend on the sentence's
-    /// number (`batch.ids`) and the seed. Fails with [`Error::NotFinite`] where the model's outputs are not numbers, as
-    /// those of a model whose training diverged, and with the device's errors.
+    /// The result for a sentence does not depend on the others in the batch; random choices depend on the
+    /// sentence's number (`batch.ids`) and the seed. Fails with [`Error::NotFinite`] where the model's
+    /// outputs are not numbers, as those of a model whose training diverged, and with the device's errors.
     pub fn search(&mut self, batch: &PackedBatch) -> Result<Vec<Vec<Hypothesis>>> {
         self.search_after(batch, &vec![Vec::new(); batch.sentences()])
     }
 
-    /// [`Searcher::search`] for translations that begin with the given tokens, a list per sentence of the batch. The
-    /// length limits hold; a list may close with the end mark, then there is nothing to search. Fails also for another
-    /// number of lists than sentences, and for tokens that the models do not have.
+    /// [`Searcher::search`] for translations that begin with the given tokens, a list per sentence of the
+    /// batch. The length limits hold; a list may close with the end mark, then there is nothing to search.
+    /// Fails also for another number of lists than sentences, and for tokens that the models do not have.
     pub fn search_after(
         &mut self,
         batch: &PackedBatch,
@@ -239,8 +239,8 @@ impl Member<'_> {
 
 const STARTED: &str = "a search begins with `start`";
 
-/// Returns true if steps that were captured in one mode compute the other. A captured step has its experts built in; random
-/// ones are read from the cache.
+/// Returns true if steps that were captured in one mode compute the other. A captured step has its experts
+/// built in; random ones are read from the cache.
 fn replays(captured: &ExpertMode, mode: &ExpertMode) -> bool {
     match (captured, mode) {
         (ExpertMode::Mix, ExpertMode::Mix)

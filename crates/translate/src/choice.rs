@@ -1,5 +1,5 @@
-//! Continuations that need more than the device's best ones: forced prefixes, no repetitions, groups of beams, sampling.
-//! All of it works on rows of log-probabilities on the host.
+//! Continuations that need more than the device's best ones: forced prefixes, no repetitions, groups of
+//! beams, sampling. All of it works on rows of log-probabilities on the host.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use crate::options::{Choice, SearchOptions};
 use crate::sampling::{Sampling, number_for};
 use crate::sentence::Sentence;
 
-/// The candidates of each sentence after `step` tokens, in the order in which they count; `rows` are the log-probabilities
-/// of all live hypotheses, `[R, types]`.
+/// The candidates of each sentence after `step` tokens, in the order in which they count; `rows` are the
+/// log-probabilities of all live hypotheses, `[R, types]`.
 pub(crate) fn choose(
     mut rows: Vec<f32>,
     types: usize,
@@ -90,7 +90,8 @@ struct SentenceRows<'a> {
     types: usize,
 }
 
-/// A hypothesis: its row in the batch, its cumulative log-probability, the log-probabilities of what may follow.
+/// A hypothesis: its row in the batch, its cumulative log-probability, the log-probabilities of what may
+/// follow.
 type Row<'a> = (u32, f32, &'a [f32]);
 
 impl<'a> SentenceRows<'a> {
@@ -108,7 +109,8 @@ impl<'a> SentenceRows<'a> {
         self.step == self.sentence.forced()
     }
 
-    /// fairseq's `DiverseBeamSearch`: hypothesis i is in group i modulo `groups`; candidates of the groups take turns.
+    /// fairseq's `DiverseBeamSearch`: hypothesis i is in group i modulo `groups`; candidates of the groups
+    /// take turns.
     fn by_groups(&self, groups: usize, strength: f32, beam: usize) -> Vec<Candidate> {
         if self.step < self.sentence.forced() {
             return best(&self.all(), 1, |_| 0.0);
@@ -128,8 +130,8 @@ impl<'a> SentenceRows<'a> {
         (0..2 * beam / groups).flat_map(in_turn).collect()
     }
 
-    /// One continuation per hypothesis; at first as many as the beam is wide. A draw depends on the seed, the sentence's
-    /// place in the input, the step and the hypothesis' rank.
+    /// One continuation per hypothesis; at first as many as the beam is wide. A draw depends on the seed, the
+    /// sentence's place in the input, the step and the hypothesis' rank.
     fn sampled(&self, sampling: Sampling, options: &SearchOptions) -> Vec<Candidate> {
         let draws = if self.is_first() { options.beam } else { self.sentence.live.len() };
         let draw = |i: usize| {

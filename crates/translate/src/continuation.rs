@@ -18,7 +18,8 @@ pub struct ContinueOptions {
     pub sampling: Option<Sampling>,
     /// Divisor of log-probabilities before a token is drawn (1).
     pub temperature: f32,
-    /// Seed of the draws (1). A draw depends on it, on the prompt's place, and on the number of the continuation.
+    /// Seed of the draws (1). A draw depends on it, on the prompt's place, and on the number of the
+    /// continuation.
     pub seed: u64,
     /// Allows `<unk>` (true).
     pub unknown: bool,
@@ -73,7 +74,8 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// The token that is read at step `at`: first the end of the line before, then the prompt, then what was written.
+    /// The token that is read at step `at`: first the end of the line before, then the prompt, then what was
+    /// written.
     fn token(&self, at: usize) -> u32 {
         match at.checked_sub(1) {
             None => EOS,
@@ -85,11 +87,11 @@ impl Text<'_> {
     }
 }
 
-/// Continues every prompt until its line ends, it has `max_len` new tokens, or the model has no more positions. All of them
-/// are computed together.
+/// Continues every prompt until its line ends, it has `max_len` new tokens, or the model has no more
+/// positions. All of them are computed together.
 ///
-/// Fails for options that [`ContinueOptions::check`] refuses, for a prompt that leaves no position for a new token, and where
-/// the model's outputs are not numbers.
+/// Fails for options that [`ContinueOptions::check`] refuses, for a prompt that leaves no position for a new
+/// token, and where the model's outputs are not numbers.
 pub fn continue_texts(
     model: &LanguageModel,
     prompts: &[Prompt],

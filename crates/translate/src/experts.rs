@@ -1,4 +1,4 @@
-//! Which experts of a mixture compute.
+//! Choice of the experts of a mixture that compute.
 
 use std::fmt;
 use std::str::FromStr;

@@ -14,7 +14,7 @@ use crate::hypothesis::Hypothesis;
 pub struct Gates {
     /// Name of the attention, such as `encoder.layers.0.self_attn`.
     pub attention: String,
-    /// What attends to what.
+    /// Kind of the attention.
     pub kind: Kind,
     /// Probabilities of the experts, or weights of the heads where a system has no experts.
     pub rows: GateRows,
@@ -32,8 +32,8 @@ impl Gates {
 pub enum GateRows {
     /// One gate for the whole sentence.
     Sentence(Vec<f32>),
-    /// One gate per token: of the source in the encoder; in the decoder that with which the token of the translation
-    /// was predicted.
+    /// One gate per token: of the source in the encoder; in the decoder that with which the token of the
+    /// translation was predicted.
     Tokens(Vec<Vec<f32>>),
 }
 
@@ -56,8 +56,9 @@ pub struct SentenceGates {
     pub hypotheses: Vec<Vec<Gates>>,
 }
 
-/// Computes the gates of every sentence of a batch with the translations that were found, by one full pass. Causal gates are
-/// those of the search; gates over the whole target read more in a full pass than in a search.
+/// Computes the gates of every sentence of a batch with the translations that were found, by one full pass.
+/// Causal gates are those of the search; gates over the whole target read more in a full pass than in a
+/// search.
 pub fn gates_of(
     model: &Translator,
     batch: &PackedBatch,

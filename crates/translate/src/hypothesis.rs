@@ -12,8 +12,8 @@ pub struct Hypothesis {
     pub tokens: Vec<u32>,
     /// Value that hypotheses are ranked by: [`SearchOptions::score`] of the sum of `positional`, in nats.
     pub score: f32,
-    /// The natural-log probability of each token, of the end mark too; for `<unk>` less `unkpen`, in diverse beams less
-    /// what repeating other groups' tokens cost, as in fairseq.
+    /// The natural-log probability of each token, of the end mark too; for `<unk>` less `unkpen`, in diverse
+    /// beams less what repeating other groups' tokens cost, as in fairseq.
     pub positional: Vec<f32>,
 }
 

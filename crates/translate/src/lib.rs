@@ -1,5 +1,5 @@
-//! From source sentences to translations: one pipeline for files, data sets and single lines, batched search as fairseq
-//! v0.9 defines it, scores of given translations, and continuations of texts.
+//! From source sentences to translations: one pipeline for files, data sets and single lines, batched search
+//! as fairseq v0.9 defines it, scores of given translations, and continuations of texts.
 //!
 //! | room | content |
 //! |---|---|

@@ -9,11 +9,11 @@ pub struct SearchOptions {
     pub beam: usize,
     /// Finished hypotheses given back per sentence, the best first (1); not above `beam`.
     pub nbest: usize,
-    /// Exponent of the length in scores (1): `score = Σ ln p / length^lenpen`, the length counting the end mark.
-    /// 0 favours short translations, values above 1 long ones.
+    /// Exponent of the length in scores (1): `score = Σ ln p / length^lenpen`, the length counting the end
+    /// mark. 0 favours short translations, values above 1 long ones.
     pub lenpen: f32,
-    /// Subtracted from the log-probability of `<unk>` wherever it could come (0); below 0 makes unknown words more
-    /// likely.
+    /// Subtracted from the log-probability of `<unk>` wherever it could come (0); below 0 makes unknown words
+    /// more likely.
     pub unkpen: f32,
     /// The longest translation has `max_len_a·source + max_len_b` tokens before its end mark (0 and 200), see
     /// [`SearchOptions::max_len`].
@@ -24,11 +24,11 @@ pub struct SearchOptions {
     pub min_len: usize,
     /// Divides scores by `length^lenpen` (true); otherwise `score = Σ ln p`.
     pub normalise: bool,
-    /// No sequence of this many tokens comes twice in a translation; 0 sets no bound (0). What a forced prefix repeats
-    /// stays, and the end mark is never forbidden.
+    /// No sequence of this many tokens comes twice in a translation; 0 sets no bound (0). What a forced
+    /// prefix repeats stays, and the end mark is never forbidden.
     pub no_repeat_ngram_size: usize,
-    /// Logits are divided by this before the softmax (1): above 1 flatter, below 1 sharper distributions. Log-probabilities
-    /// are those of the distribution so changed.
+    /// Logits are divided by this before the softmax (1): above 1 flatter, below 1 sharper distributions.
+    /// Log-probabilities are those of the distribution so changed.
     pub temperature: f32,
     /// Choice of continuations (the best).
     pub choice: Choice,
@@ -41,9 +41,9 @@ pub struct SearchOptions {
 pub enum Choice {
     /// The best of all hypotheses together.
     Best,
-    /// The beam is cut into `groups` that choose one after the other; a token costs a group `strength` for every time
-    /// that the groups before it have it among their candidates at this step. These costs count in scores, as in fairseq
-    /// (Hamming diversity of Vijayakumar et al., 2018).
+    /// The beam is cut into `groups` that choose one after the other; a token costs a group `strength` for
+    /// every time that the groups before it have it among their candidates at this step. These costs count in
+    /// scores, as in fairseq (Hamming diversity of Vijayakumar et al., 2018).
     Diverse {
         /// Groups of equal size; 1 is plain beam search.
         groups: usize,
@@ -136,16 +136,17 @@ impl SearchOptions {
 
     /// Tokens before the end mark that a translation may have; when it has them, the end mark is forced.
     ///
-    /// `min(⌊max_len_a·source⌋ + max_len_b, max_positions − 1)`, but not below `min_len` where the model's positions
-    /// allow it. `source` counts the sentence's own tokens with its end mark. fairseq takes the longest source of the
-    /// batch; here a translation does not depend on what else is in the batch, so results equal fairseq's at batch
-    /// size 1, and at any batch size where `max_len_a` is 0.
+    /// `min(⌊max_len_a·source⌋ + max_len_b, max_positions − 1)`, but not below `min_len` where the model's
+    /// positions allow it. `source` counts the sentence's own tokens with its end mark. fairseq takes the
+    /// longest source of the batch; here a translation does not depend on what else is in the batch, so
+    /// results equal fairseq's at batch size 1, and at any batch size where `max_len_a` is 0.
     pub fn max_len(&self, source: usize, max_positions: usize) -> usize {
         let wanted = (self.max_len_a * source as f32) as usize + self.max_len_b;
         wanted.max(self.min_len).min(max_positions.saturating_sub(1))
     }
 
-    /// Returns true if the best continuations of whole groups of hypotheses are enough, which a device finds itself.
+    /// Returns true if the best continuations of whole groups of hypotheses are enough, which a device finds
+    /// itself.
     pub(crate) fn is_plain(&self) -> bool {
         let best = matches!(self.choice, Choice::Best | Choice::Diverse { groups: 1, .. });
         best && self.no_repeat_ngram_size == 0 && self.temperature == 1.0

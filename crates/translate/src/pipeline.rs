@@ -1,7 +1,8 @@
 //! The translation pipeline: groups of sentences in, hypotheses out, in the order of the input.
 //!
-//! A group is translated with options of its own, and the result for a sentence does not depend on its neighbours. The
-//! batches behind this interface are an implementation detail: sentences of like lengths are searched together.
+//! A group is translated with options of its own, and the result for a sentence does not depend on its
+//! neighbours. The batches behind this interface are an implementation detail: sentences of like lengths are
+//! searched together.
 
 use mae_data::{PackedBatch, ParallelDataset, Segmentation, Sentences, Vocab};
 use mae_model::{ExpertMode, Translator};
@@ -85,8 +86,8 @@ impl<'m> Pipeline<'m> {
         self.caches
     }
 
-    /// Translates a group. `each` gets the results in the order of the sentences; `progress` gets the number of sentences of
-    /// each finished batch.
+    /// Translates a group. `each` gets the results in the order of the sentences; `progress` gets the number
+    /// of sentences of each finished batch.
     pub fn translate<E: From<Error>>(
         &mut self,
         group: Group<'_>,
@@ -132,8 +133,8 @@ impl<'m> Pipeline<'m> {
         done
     }
 
-    /// Scores the targets of sentence pairs: natural-log probabilities of all tokens, end marks counted, in the order of the
-    /// pairs. `first` is the number of the first pair.
+    /// Scores the targets of sentence pairs: natural-log probabilities of all tokens, end marks counted, in
+    /// the order of the pairs. `first` is the number of the first pair.
     pub fn score<E: From<Error>>(
         &self,
         (pairs, first): (&ParallelDataset, usize),
@@ -169,8 +170,8 @@ impl Group<'_> {
     }
 }
 
-/// Translates a set of sources to text: the best translation of each, the pieces that `codes` made joined, in order. A source
-/// longer than the model's positions is cut; an empty one gives an empty line.
+/// Translates a set of sources to text: the best translation of each, the pieces that `codes` made joined, in
+/// order. A source longer than the model's positions is cut; an empty one gives an empty line.
 pub fn best_lines(
     model: &Translator,
     sources: &Sentences,

@@ -9,7 +9,8 @@ use crate::continuation::Prompt;
 pub enum PromptRoom {
     /// This many, so that every prompt gets as many new tokens: of a longer prompt the end is read.
     Fixed(usize),
-    /// This many (at most half of the model's positions) where a prompt leaves none at all, otherwise what it leaves.
+    /// This many (at most half of the model's positions) where a prompt leaves none at all, otherwise what it
+    /// leaves.
     Rest(usize),
 }
 

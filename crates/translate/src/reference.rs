@@ -8,11 +8,13 @@ use mae_model::{DeviceBatch, ExpertMode, Translator};
 
 use crate::error::{Error, Result};
 
-/// The natural-log probability of every target token of every sentence, the end mark included, by one full pass in
-/// evaluation mode; in batch order. Of several models with the same dictionaries: the logarithm of the mean probability.
+/// The natural-log probability of every target token of every sentence, the end mark included, by one full
+/// pass in evaluation mode; in batch order. Of several models with the same dictionaries: the logarithm of
+/// the mean probability.
 ///
-/// Where the model's decoder gates read the whole target (`decoder_gate = "whole"`), so do these scores: a token's
-/// probability depends on what follows it. Search cannot look ahead and gives other numbers for such models.
+/// Decoder gates that read the whole target (`decoder_gate = "whole"`) make these scores depend on it, too: a
+/// token's probability depends on what follows it. Search cannot look ahead and gives other numbers for such
+/// models.
 ///
 /// Fails with [`Error::NotFinite`] where a probability is not a number.
 ///

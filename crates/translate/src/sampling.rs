@@ -2,8 +2,9 @@
 
 use mae_engine::Rng;
 
-/// The uniform random number of [0, 1) for one draw: of the text at this place in the input, the `step`-th token of its
-/// `rank`-th hypothesis. It depends on nothing else, so neither batches nor threads change what is drawn.
+/// The uniform random number of [0, 1) for one draw: of the text at this place in the input, the `step`-th
+/// token of its `rank`-th hypothesis. It depends on nothing else, so neither batches nor threads change what
+/// is drawn.
 pub fn number_for(seed: u64, place: u32, step: usize, rank: usize) -> f32 {
     Rng::new(seed, step as u32).stream(rank as u32).uniform(place, 0)
 }
@@ -13,8 +14,9 @@ pub fn number_for(seed: u64, place: u32, step: usize, rank: usize) -> f32 {
 pub struct Sampling {
     /// Only the k most likely tokens.
     pub topk: Option<usize>,
-    /// Only the most likely tokens until their probabilities add up to p: the fewest that reach it (nucleus sampling). A
-    /// probability is the share among all tokens that are possible, so it does not matter whether those given add up to 1.
+    /// Only the most likely tokens until their probabilities add up to p: the fewest that reach it (nucleus
+    /// sampling). A probability is the share among all tokens that are possible, so it does not matter
+    /// whether those given add up to 1.
     pub topp: Option<f32>,
 }
 
@@ -31,8 +33,9 @@ impl Sampling {
         faults
     }
 
-    /// Draws a token with a uniform random number of [0, 1); `None` where no token is possible. Tokens are drawn in
-    /// proportion to their probabilities, which need not add up to 1; those with numbers that are not finite cannot be drawn.
+    /// Draws a token with a uniform random number of [0, 1); `None` where no token is possible. Tokens are
+    /// drawn in proportion to their probabilities, which need not add up to 1; those with numbers that are
+    /// not finite cannot be drawn.
     pub fn draw(&self, log_probs: &[f32], uniform: f32) -> Option<u32> {
         let finite = log_probs.iter().copied().filter(|log_prob| log_prob.is_finite());
         let most = finite.fold(f32::NEG_INFINITY, f32::max);

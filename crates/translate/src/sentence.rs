@@ -8,9 +8,9 @@ use crate::options::SearchOptions;
 
 /// The search for one sentence's translation.
 pub(crate) struct Sentence {
-    /// Which sentence of the batch.
+    /// Place in the batch.
     pub(crate) place: usize,
-    /// Which sentence of the input: random choices depend on it.
+    /// Number in the input, which random choices depend on.
     pub(crate) line: u32,
     /// Tokens before the end mark at most.
     pub(crate) max_len: usize,
@@ -33,8 +33,8 @@ impl Sentence {
         self.prefix.len().min(self.max_len)
     }
 
-    /// Takes a step: finishes hypotheses and chooses who lives on, whose rows are added to `parents`. `first_row` is
-    /// the row of the first live hypothesis.
+    /// Takes a step: finishes hypotheses and chooses who lives on, whose rows are added to `parents`.
+    /// `first_row` is the row of the first live hypothesis.
     pub(crate) fn advance(
         &mut self,
         candidates: &[Candidate],

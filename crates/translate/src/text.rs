@@ -68,8 +68,8 @@ pub fn lm_text(vocab: &Vocab, codes: Option<&Segmentation>, ids: &[u32]) -> Stri
     segmentation::join(codes, &words.join(" "))
 }
 
-/// The pieces of a reference, without the end mark. An unknown one must not match `<unk>` in a translation: as fairseq does,
-/// it is written `<<unk>>`.
+/// The pieces of a reference, without the end mark. An unknown one must not match `<unk>` in a translation:
+/// as fairseq does, it is written `<<unk>>`.
 pub fn reference_pieces(vocab: &Vocab, ids: &[u32]) -> String {
     let words = ids.iter().filter(|&&id| id != EOS);
     let words = words.map(|&id| if id == UNK { "<<unk>>" } else { vocab.symbol(id) });

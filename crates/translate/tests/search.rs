@@ -118,7 +118,7 @@ fn a_sentence_stops_with_a_full_beam_or_at_the_limit() {
     }
 }
 
-/// What a searcher keeps from batch to batch does not show, whether the next one is smaller or larger.
+/// Caches that a searcher keeps from batch to batch do not show, whether the next one is smaller or larger.
 #[test]
 fn a_searcher_translates_one_batch_after_another() {
     for (name, config) in systems() {

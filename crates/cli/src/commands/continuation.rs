@@ -1,4 +1,4 @@
-//! `mae continue`: a language model goes on writing.
+//! `mae continue`: texts that a language model continues.
 
 use std::io::Write;
 use std::path::PathBuf;

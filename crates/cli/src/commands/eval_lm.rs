@@ -1,4 +1,4 @@
-//! `mae eval-lm`: how well a language model predicts a text.
+//! `mae eval-lm`: loss and perplexity of a text under a language model.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub struct Args {
     text: Option<PathBuf>,
     #[command(flatten)]
     blocks: BlockArgs,
-    /// Which experts of a mixture compute: mix (all, by the gates), argmax, random, or the number of one, from 0.
+    /// Experts of a mixture that compute: mix (all, by the gates), argmax, random, or the number of one, from 0.
     #[arg(long, value_name = "WHICH", default_value_t)]
     expert: ExpertChoice,
     /// Seed of --expert random.
@@ -75,7 +75,7 @@ pub struct Args {
     device: DeviceArgs,
 }
 
-/// How a text is cut into blocks and read.
+/// Flags of cutting a text into blocks.
 #[derive(clap::Args)]
 pub(super) struct BlockArgs {
     /// Tokens of a block, its context counted [default: as many as the model has positions].
@@ -84,7 +84,7 @@ pub(super) struct BlockArgs {
     /// Tokens of a block that were scored before and are read again [default: 0].
     #[arg(long, value_name = "C")]
     context_window: Option<usize>,
-    /// Where blocks end: none (when they are full), complete (as many whole lines as fit) or eos (one line each) [default:
+    /// End of blocks: none (when they are full), complete (as many whole lines as fit) or eos (one line each) [default:
     /// none].
     #[arg(long, value_name = "MODE")]
     sample_break_mode: Option<BreakMode>,
@@ -94,7 +94,7 @@ pub(super) struct BlockArgs {
 }
 
 impl BlockArgs {
-    /// Whether any of them was given.
+    /// Returns true if any of them was given.
     pub(super) fn given(&self) -> bool {
         self.tokens_per_sample.is_some()
             || self.context_window.is_some()
@@ -203,7 +203,7 @@ pub(super) struct Opened {
     lines: Option<Vec<String>>,
 }
 
-/// Where a text comes from.
+/// Origin of a text.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     /// A split of a folder, which must have been made with the model's dictionary.
@@ -213,7 +213,7 @@ pub(super) enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// The text for the model in `path`. What was repaired is told.
+    /// Opens the text for the model in `path` and prints what was repaired.
     pub(super) fn open(self, folder: &LmFolder, path: &Path) -> Result<Opened> {
         match self {
             Self::Split(data, split) => {
@@ -234,7 +234,7 @@ impl Source<'_> {
         }
     }
 
-    /// What its numbers are called.
+    /// Name of its numbers.
     fn label(self) -> String {
         match self {
             Self::Split(_, split) => split.to_owned(),

@@ -1,4 +1,4 @@
-//! `mae validate`: what a model is worth on a data set.
+//! `mae validate`: loss, perplexity and BLEU of a model on a data set.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

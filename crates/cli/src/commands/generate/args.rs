@@ -20,7 +20,7 @@ pub struct ModelArgs {
     pub model: String,
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Which experts of a mixture translate, in every attention of encoder and decoder: `mix` (all, by the gates), `argmax`
+    /// Experts of a mixture that translate, in every attention of encoder and decoder: `mix` (all, by the gates), `argmax`
     /// (the gates' favourite), `random` (one drawn per sentence and attention, all equally likely), or the number of one, from 0
     #[arg(long, value_name = "WHICH", default_value_t)]
     expert: ExpertChoice,
@@ -41,8 +41,8 @@ impl ModelArgs {
         ensure!(!paths.is_empty(), "no model is named in `{}`", self.model);
         Models::load(&paths, &self.device.open()?).map_err(|error| match error {
             Error::LanguageModel { path } => anyhow!(
-                "{} is a language model, which does not translate: `mae continue {0} --prompt TEXT` lets it go on \
-                 writing, `mae eval-lm {0} --data DIR` measures it",
+                "{} is a language model, which does not translate: `mae continue {0} --prompt TEXT` continues \
+                 a text, `mae eval-lm {0} --data DIR` measures it",
                 path.display()
             ),
             other => other.into(),
@@ -74,7 +74,7 @@ pub fn no_such_experts(model: &str, fault: ExpertFault) -> anyhow::Error {
     }
 }
 
-/// How translations are searched for.
+/// Flags of the search.
 #[derive(clap::Args)]
 pub struct SearchArgs {
     /// Hypotheses kept while searching; 1 is greedy
@@ -119,7 +119,7 @@ pub struct SearchArgs {
     /// Cut the beam into G groups that avoid each other's tokens
     #[arg(long, value_name = "G", conflicts_with = "sampling")]
     diverse_beam_groups: Option<usize>,
-    /// What a token costs a group for every time that a group before it has chosen it, in nats
+    /// Cost of a token for every time that a group before it has chosen it, in nats
     #[arg(long, value_name = "X", default_value_t = 0.5, requires = "diverse_beam_groups")]
     diverse_beam_strength: f32,
 
@@ -168,7 +168,7 @@ impl SearchArgs {
     }
 }
 
-/// How text is read and written.
+/// Flags of the output.
 #[derive(clap::Args)]
 pub struct OutputArgs {
     /// Join BPE pieces (`@@ `) in all output; `--remove-bpe=false` leaves them

@@ -27,7 +27,7 @@ pub struct Input<'m> {
     pub first: usize,
 }
 
-/// How text is turned into tokens and back.
+/// Options of turning text into tokens and back.
 #[derive(Clone, Copy)]
 pub struct TextOptions {
     /// Form of the text.
@@ -138,8 +138,8 @@ impl<'m> Input<'m> {
         Self { models, name, data, references, prefixes: None, first }
     }
 
-    /// Lets translations begin with the first `size` tokens of their references. As in fairseq, the end mark of a shorter
-    /// reference is one of them.
+    /// Lets translations begin with the first `size` tokens of their references. As in fairseq, the end mark
+    /// of a shorter reference is one of them.
     pub fn force_references(&mut self, size: usize) -> anyhow::Result<()> {
         if self.references.is_none() {
             bail!("--prefix-size takes the prefixes from references; give them with --target FILE");

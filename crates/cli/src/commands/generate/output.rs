@@ -50,8 +50,8 @@ struct HypothesisLine<'a> {
     gates: Option<ByAttention<'a>>,
 }
 
-/// Gates as an object: a list of probabilities for an attention with one gate per sentence, a list of such lists, one per
-/// target token, for the others.
+/// Gates as an object: a list of probabilities for an attention with one gate per sentence, a list of such
+/// lists, one per target token, for the others.
 struct ByAttention<'a>(&'a [Gates]);
 
 impl Serialize for ByAttention<'_> {
