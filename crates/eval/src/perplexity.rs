@@ -8,7 +8,7 @@ use mae_data::{BatchSampler, Blocks, SamplerOptions, Segmentation, TextDataset, 
 use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::lm::{LmBatch, Scorer};
-use mae_model::{ExpertMode, LanguageModel, Probe};
+use mae_model::{ExpertMode, LanguageModel, Model, Probe};
 use mae_translate::lm_text;
 use serde::{Deserialize, Serialize};
 

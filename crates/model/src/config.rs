@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::experts::Experts;
+use crate::folder::Task;
+use crate::kind::Config;
 pub use crate::mixture::{CrossGate, DecoderGate, GateReads, Mixture, SamplingUnit};
 use crate::stack::{Side, StackConfig};
 pub use crate::system::System;
@@ -161,6 +163,47 @@ impl ModelConfig {
             &mut require,
         );
         if faults.is_empty() { Ok(()) } else { Err(Error::Config(faults)) }
+    }
+}
+
+impl Config for ModelConfig {
+    const TASK: Task = Task::Translation;
+    const DEFAULT_ARCH: &'static str = "transformer_iwslt_de_en";
+
+    fn named(arch: &str) -> Result<Self> {
+        Self::arch(arch)
+    }
+
+    fn name(&self) -> &str {
+        &self.arch
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check()
+    }
+
+    fn mixture(&self) -> &Mixture {
+        &self.mixture
+    }
+
+    fn heads(&self) -> usize {
+        self.encoder_attention_heads
+    }
+
+    fn max_positions(&self) -> usize {
+        self.max_positions
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("encoder_layers", self.encoder_layers.to_string()),
+            ("decoder_layers", self.decoder_layers.to_string()),
+            ("encoder_embed_dim", self.encoder_embed_dim.to_string()),
+            ("encoder_ffn_embed_dim", self.encoder_ffn_embed_dim.to_string()),
+            ("encoder_attention_heads", self.encoder_attention_heads.to_string()),
+            ("norm", format!("{:?}", self.norm).to_lowercase()),
+            ("share_embeddings", format!("{:?}", self.share_embeddings).to_lowercase()),
+        ]
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with models and their files.
+//! Errors of models and their files.
 
 use std::path::PathBuf;
 
@@ -12,6 +12,18 @@ pub enum Error {
     /// The configuration contradicts itself; all faults, one per line.
     #[error("the model configuration is not valid:\n  {}", .0.join("\n  "))]
     Config(Vec<String>),
+    /// Data holds ids that the model has no embedding for.
+    #[error(
+        "a {sample} holds id {id}, the dictionary has {types} types; the data was not made with the model's dictionaries"
+    )]
+    ForeignIds {
+        /// What holds it: a source sentence, a target sentence or a block.
+        sample: &'static str,
+        /// The id.
+        id: u32,
+        /// Types of the model's dictionary.
+        types: usize,
+    },
     /// No system has this name.
     #[error("no system is called `{name}`; there are {}", .known.join(", "))]
     NoSystem {
@@ -69,7 +81,7 @@ pub enum Error {
         /// One fault per parameter.
         faults: Vec<String>,
     },
-    /// The file system said no.
+    /// The file system refused.
     #[error("{path}: {source}")]
     Io {
         /// The file.
@@ -86,6 +98,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// An error if one of `ids` has no row in a table of `types` rows.
+    pub(crate) fn check_ids<'a>(
+        sample: &'static str,
+        ids: impl IntoIterator<Item = &'a u32>,
+        types: usize,
+    ) -> Result<()> {
+        match ids.into_iter().copied().max() {
+            Some(id) if id as usize >= types => Err(Self::ForeignIds { sample, id, types }),
+            _ => Ok(()),
+        }
+    }
+
     /// Wraps an input/output error with the file it concerns.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();

@@ -1,4 +1,4 @@
-//! What the kinds of models have in common: all that training and files ask of them.
+//! The interface of both kinds of models, for training and files.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -9,11 +9,10 @@ use mae_engine::ops::cross_entropy::LossSums;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::Result;
 use crate::config::Mixture;
 use crate::folder::Task;
-use crate::lm::{LmBatch, LmConfig, LmShape};
 use crate::pass::Pass;
-use crate::{BatchShape, DeviceBatch, LanguageModel, ModelConfig, Result, Translator};
 
 /// Sizes and choices of a kind of model: `[model]` of a configuration.
 pub trait Config: Clone + Debug + PartialEq + Serialize + DeserializeOwned {
@@ -69,182 +68,4 @@ pub trait Model {
     fn load(room: &mut Self::Batch, batch: &PackedBatch);
     /// The loss of a batch, with label smoothing where the model knows it; `weight` scales its gradient.
     fn loss(&self, pass: &mut Pass<'_, '_>, batch: &Self::Batch, smoothing: f32, weight: f32) -> LossSums;
-}
-
-impl Config for ModelConfig {
-    const TASK: Task = Task::Translation;
-    const DEFAULT_ARCH: &'static str = "transformer_iwslt_de_en";
-
-    fn named(arch: &str) -> Result<Self> {
-        Self::arch(arch)
-    }
-
-    fn name(&self) -> &str {
-        &self.arch
-    }
-
-    fn check(&self) -> Result<()> {
-        self.check()
-    }
-
-    fn mixture(&self) -> &Mixture {
-        &self.mixture
-    }
-
-    fn heads(&self) -> usize {
-        self.encoder_attention_heads
-    }
-
-    fn max_positions(&self) -> usize {
-        self.max_positions
-    }
-
-    fn sizes(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("encoder_layers", self.encoder_layers.to_string()),
-            ("decoder_layers", self.decoder_layers.to_string()),
-            ("encoder_embed_dim", self.encoder_embed_dim.to_string()),
-            ("encoder_ffn_embed_dim", self.encoder_ffn_embed_dim.to_string()),
-            ("encoder_attention_heads", self.encoder_attention_heads.to_string()),
-            ("norm", format!("{:?}", self.norm).to_lowercase()),
-            ("share_embeddings", format!("{:?}", self.share_embeddings).to_lowercase()),
-        ]
-    }
-}
-
-impl Config for LmConfig {
-    const TASK: Task = Task::LanguageModeling;
-    const DEFAULT_ARCH: &'static str = "transformer_lm_wiki103";
-
-    fn named(arch: &str) -> Result<Self> {
-        Self::arch(arch)
-    }
-
-    fn name(&self) -> &str {
-        &self.arch
-    }
-
-    fn check(&self) -> Result<()> {
-        self.check()
-    }
-
-    fn mixture(&self) -> &Mixture {
-        &self.mixture
-    }
-
-    fn heads(&self) -> usize {
-        self.decoder_attention_heads
-    }
-
-    fn max_positions(&self) -> usize {
-        self.max_positions
-    }
-
-    fn sizes(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("decoder_layers", self.decoder_layers.to_string()),
-            ("decoder_embed_dim", self.decoder_embed_dim.to_string()),
-            ("decoder_ffn_embed_dim", self.decoder_ffn_embed_dim.to_string()),
-            ("decoder_attention_heads", self.decoder_attention_heads.to_string()),
-            ("adaptive_softmax_cutoff", format!("{:?}", self.adaptive_softmax_cutoff)),
-            ("adaptive_softmax_factor", self.adaptive_softmax_factor.to_string()),
-            ("tie_adaptive_weights", self.tie_adaptive_weights.to_string()),
-            ("tie_adaptive_proj", self.tie_adaptive_proj.to_string()),
-            ("final_norm", self.final_norm.to_string()),
-        ]
-    }
-}
-
-impl Model for Translator {
-    type Config = ModelConfig;
-    type Batch = DeviceBatch;
-    type Shape = BatchShape;
-    const SAMPLES: &'static str = "sentences";
-
-    fn config(&self) -> &ModelConfig {
-        self.config()
-    }
-
-    fn params(&self) -> &Params {
-        self.params()
-    }
-
-    fn params_mut(&mut self) -> &mut Params {
-        self.params_mut()
-    }
-
-    fn target_types(&self) -> usize {
-        self.target_types()
-    }
-
-    fn check_ids(&self, batch: &PackedBatch) -> Result<()> {
-        self.check_ids(batch)
-    }
-
-    fn shape(&self, batch: &PackedBatch, max_tokens: usize) -> BatchShape {
-        BatchShape::around(batch, max_tokens)
-    }
-
-    fn upload(&self, batch: &PackedBatch) -> DeviceBatch {
-        DeviceBatch::new(self.params().device(), batch)
-    }
-
-    fn room(&self, shape: &BatchShape) -> DeviceBatch {
-        DeviceBatch::with_room(self.params().device(), *shape)
-    }
-
-    fn load(room: &mut DeviceBatch, batch: &PackedBatch) {
-        room.load(batch);
-    }
-
-    fn loss(&self, pass: &mut Pass<'_, '_>, batch: &DeviceBatch, smoothing: f32, weight: f32) -> LossSums {
-        self.loss(pass, batch, smoothing, weight)
-    }
-}
-
-impl Model for LanguageModel {
-    type Config = LmConfig;
-    type Batch = LmBatch;
-    type Shape = LmShape;
-    const SAMPLES: &'static str = "blocks";
-
-    fn config(&self) -> &LmConfig {
-        self.config()
-    }
-
-    fn params(&self) -> &Params {
-        self.params()
-    }
-
-    fn params_mut(&mut self) -> &mut Params {
-        self.params_mut()
-    }
-
-    fn target_types(&self) -> usize {
-        self.bands().types()
-    }
-
-    fn check_ids(&self, batch: &PackedBatch) -> Result<()> {
-        self.check_ids(batch)
-    }
-
-    fn shape(&self, batch: &PackedBatch, max_tokens: usize) -> LmShape {
-        LmShape::around(batch, self.bands(), max_tokens)
-    }
-
-    fn upload(&self, batch: &PackedBatch) -> LmBatch {
-        LmBatch::new(self.params().device(), self.bands(), batch)
-    }
-
-    fn room(&self, shape: &LmShape) -> LmBatch {
-        LmBatch::with_room(self.params().device(), self.bands(), shape)
-    }
-
-    fn load(room: &mut LmBatch, batch: &PackedBatch) {
-        room.load(batch);
-    }
-
-    fn loss(&self, pass: &mut Pass<'_, '_>, batch: &LmBatch, _smoothing: f32, weight: f32) -> LossSums {
-        self.loss(pass, batch, weight)
-    }
 }

@@ -13,9 +13,9 @@
 //! | [`attention`] | multi-head attention whose heads are weighted by a gate |
 //! | [`stack`] | layers of attention and feed-forward sublayers, post-norm or pre-norm |
 //! | [`translator`] | the translation model: training pass, loss |
-//! | [`stepping`] | the decoder one token at a time, with cached keys, values and gate sums |
+//! | [`stepping`], `stack_state` | the decoder one token at a time, with cached keys, values and gate sums |
 //! | [`lm`] | the language model, with a vocabulary cut into bands; its configuration, stepping and folder |
-//! | [`kind`] | what both kinds of models have in common, for training and files |
+//! | [`kind`] | the interface of both kinds of models, for training and files |
 //! | [`average`] | the mean of several checkpoints |
 //! | [`folder`] | `model.safetensors`, `config.toml` and dictionaries: the format that outsiders can write |
 
@@ -35,6 +35,7 @@ pub mod lm;
 mod mixture;
 pub mod pass;
 pub mod stack;
+mod stack_state;
 pub mod stepping;
 pub mod system;
 pub mod translator;

@@ -8,6 +8,7 @@ use mae_engine::{Device, Ids, ParamId, Params, ParamsBuilder, Segments, Tape, Te
 
 use crate::config::{ModelConfig, Sharing};
 use crate::groups::{self, REST};
+use crate::kind::Model;
 use crate::pass::Pass;
 use crate::stack::{Side, Stack};
 use crate::{Error, Result, init};
@@ -172,27 +173,6 @@ impl Translator {
         self.params.count(groups::trained())
     }
 
-    /// An error if a batch holds ids that the model has no embedding for.
-    pub fn check_ids(&self, batch: &PackedBatch) -> Result<()> {
-        let sides =
-            [("source", &batch.src, self.source_embedding), ("target", &batch.tgt, self.target_embedding)];
-        for (side, ids, table) in sides {
-            let (types, max) = (self.params.block(table).rows, ids.iter().copied().max().unwrap_or(0));
-            if max as usize >= types {
-                return Err(Error::Config(vec![format!(
-                    "a {side} sentence holds id {max}, the dictionary has {types} types; the data was not made with \
-                     the model's dictionaries"
-                )]));
-            }
-        }
-        Ok(())
-    }
-
-    /// Types of the target dictionary.
-    pub fn target_types(&self) -> usize {
-        self.params.block(self.output_embedding).rows
-    }
-
     /// The encoder's output.
     pub fn encode(&self, pass: &mut Pass<'_, '_>, source: &Ids, rows: &Segments) -> Memory {
         let x = self.embed(pass.tape, self.source_embedding, source, rows, None);
@@ -204,20 +184,6 @@ impl Translator {
         let memory = self.encode(pass, &batch.source, &batch.source_rows);
         let x = self.embed(pass.tape, self.target_embedding, &batch.previous, &batch.target_rows, None);
         self.decoder.forward(pass, x, &batch.target_rows, Some((&memory.output, &memory.rows)))
-    }
-
-    /// The loss of a batch; `weight` scales its gradient.
-    pub fn loss(
-        &self,
-        pass: &mut Pass<'_, '_>,
-        batch: &DeviceBatch,
-        smoothing: f32,
-        weight: f32,
-    ) -> LossSums {
-        let features = self.features(pass, batch);
-        let loss =
-            CrossEntropy { vocabulary: self.output_embedding, targets: &batch.target, smoothing, weight };
-        pass.tape.cross_entropy(&features, loss)
     }
 
     /// Logits of features.
@@ -250,5 +216,57 @@ impl Translator {
         let scale = (self.config.encoder_embed_dim as f32).sqrt();
         let embedding = Embedding { table, positions: &self.positions, scale, dropout: self.config.dropout };
         tape.embed(embedding, ids, rows, after)
+    }
+}
+
+impl Model for Translator {
+    type Config = ModelConfig;
+    type Batch = DeviceBatch;
+    type Shape = BatchShape;
+    const SAMPLES: &'static str = "sentences";
+
+    fn config(&self) -> &ModelConfig {
+        self.config()
+    }
+
+    fn params(&self) -> &Params {
+        self.params()
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        self.params_mut()
+    }
+
+    fn target_types(&self) -> usize {
+        self.params.block(self.output_embedding).rows
+    }
+
+    fn check_ids(&self, batch: &PackedBatch) -> Result<()> {
+        let types = |table: ParamId| self.params.block(table).rows;
+        Error::check_ids("source sentence", &batch.src, types(self.source_embedding))?;
+        Error::check_ids("target sentence", &batch.tgt, types(self.target_embedding))
+    }
+
+    fn shape(&self, batch: &PackedBatch, max_tokens: usize) -> BatchShape {
+        BatchShape::around(batch, max_tokens)
+    }
+
+    fn upload(&self, batch: &PackedBatch) -> DeviceBatch {
+        DeviceBatch::new(self.params().device(), batch)
+    }
+
+    fn room(&self, shape: &BatchShape) -> DeviceBatch {
+        DeviceBatch::with_room(self.params().device(), *shape)
+    }
+
+    fn load(room: &mut DeviceBatch, batch: &PackedBatch) {
+        room.load(batch);
+    }
+
+    fn loss(&self, pass: &mut Pass<'_, '_>, batch: &DeviceBatch, smoothing: f32, weight: f32) -> LossSums {
+        let features = self.features(pass, batch);
+        let loss =
+            CrossEntropy { vocabulary: self.output_embedding, targets: &batch.target, smoothing, weight };
+        pass.tape.cross_entropy(&features, loss)
     }
 }

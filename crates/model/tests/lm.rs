@@ -11,7 +11,7 @@ use mae_model::attention::Pass;
 use mae_model::config::{GateReads, Mixture, System};
 use mae_model::folder::{self, ModelFolder, Task};
 use mae_model::lm::{LmBatch, LmFolder};
-use mae_model::{ExpertMode, LanguageModel, LmConfig, ModelConfig, Translator, groups};
+use mae_model::{ExpertMode, LanguageModel, LmConfig, Model, ModelConfig, Translator, groups};
 
 const TYPES: usize = 37;
 

@@ -11,7 +11,7 @@ use mae_engine::{Gradients, GroupSet, Rng, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{Mixture, System};
 use mae_model::lm::{LmBatch, Scorer};
-use mae_model::{ExpertMode, LanguageModel, LmConfig, groups};
+use mae_model::{ExpertMode, LanguageModel, LmConfig, Model, groups};
 
 /// Without a norm at the end features are large, and log-probabilities down to −90: five times the usual tolerance, and
 /// more in bfloat16, where each such number is rounded by up to a quarter.

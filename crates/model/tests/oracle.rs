@@ -10,7 +10,7 @@ use mae_engine::{Gradients, GroupSet, Rng, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{GateReads, Mixture, NormOrder, Sharing, System};
 use mae_model::system::Training;
-use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator, groups};
+use mae_model::{DeviceBatch, ExpertMode, Model, ModelConfig, Translator, groups};
 
 fn config_of(golden: &Golden) -> ModelConfig {
     let system = match (golden.metadata["gated"].as_str(), golden.metadata.get("gate").map(String::as_str)) {

@@ -9,7 +9,7 @@ use mae_model::attention::Pass;
 use mae_model::config::{
     CrossGate, DecoderGate, GateReads, Mixture, NormOrder, SamplingUnit, Sharing, System,
 };
-use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator, groups};
+use mae_model::{DeviceBatch, ExpertMode, Model, ModelConfig, Translator, groups};
 
 const TYPES: [usize; 2] = [19, 17];
 

@@ -17,7 +17,7 @@ use mae_data::{EOS, PAD, PackedBatch, UNK};
 use mae_engine::ops::decode::{Candidate, Constraints, Room, continuations, log_probs, mean_log_probs};
 use mae_engine::{Ids, Segments, Tape, Tensor};
 use mae_model::attention::Pass;
-use mae_model::{DecoderState, ExpertMode, SearchRoom, Translator};
+use mae_model::{DecoderState, ExpertMode, Model, SearchRoom, Translator};
 
 use crate::choice::choose;
 use crate::error::{Error, Result};

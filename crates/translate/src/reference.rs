@@ -4,7 +4,7 @@ use mae_data::PackedBatch;
 use mae_engine::Tape;
 use mae_engine::ops::decode::mean_log_probs;
 use mae_model::attention::Pass;
-use mae_model::{DeviceBatch, ExpertMode, Translator};
+use mae_model::{DeviceBatch, ExpertMode, Model, Translator};
 
 use crate::error::{Error, Result};
 

@@ -89,6 +89,12 @@ mod tests {
     }
 
     #[test]
+    fn faults_of_models_name_flags() {
+        let two = mae_model::Error::TwoDictionaries { source_types: 5, target_types: 7 };
+        assert_eq!(advised(two.into(), &["train"]), " (preprocess --joined-dictionary)");
+    }
+
+    #[test]
     fn too_little_shared_memory_in_f32_names_the_flag() {
         let error = |numbers| mae_engine::Error::SharedMemory { kernel: "some", bytes: 1 << 20, numbers };
         let passed = mae_train::Error::Model(error(Numbers::F32).into());

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::{DecoderGate, Mixture, NormOrder};
+use crate::folder::Task;
+use crate::kind::Config;
 use crate::stack::{Side, StackConfig};
 use crate::{Error, Result, limits};
 
@@ -194,6 +196,49 @@ impl LmConfig {
             )])),
             _ => Ok(()),
         }
+    }
+}
+
+impl Config for LmConfig {
+    const TASK: Task = Task::LanguageModeling;
+    const DEFAULT_ARCH: &'static str = "transformer_lm_wiki103";
+
+    fn named(arch: &str) -> Result<Self> {
+        Self::arch(arch)
+    }
+
+    fn name(&self) -> &str {
+        &self.arch
+    }
+
+    fn check(&self) -> Result<()> {
+        self.check()
+    }
+
+    fn mixture(&self) -> &Mixture {
+        &self.mixture
+    }
+
+    fn heads(&self) -> usize {
+        self.decoder_attention_heads
+    }
+
+    fn max_positions(&self) -> usize {
+        self.max_positions
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("decoder_layers", self.decoder_layers.to_string()),
+            ("decoder_embed_dim", self.decoder_embed_dim.to_string()),
+            ("decoder_ffn_embed_dim", self.decoder_ffn_embed_dim.to_string()),
+            ("decoder_attention_heads", self.decoder_attention_heads.to_string()),
+            ("adaptive_softmax_cutoff", format!("{:?}", self.adaptive_softmax_cutoff)),
+            ("adaptive_softmax_factor", self.adaptive_softmax_factor.to_string()),
+            ("tie_adaptive_weights", self.tie_adaptive_weights.to_string()),
+            ("tie_adaptive_proj", self.tie_adaptive_proj.to_string()),
+            ("final_norm", self.final_norm.to_string()),
+        ]
     }
 }
 

@@ -21,6 +21,7 @@ use mae_engine::ops::decode::Lineage;
 use mae_engine::ops::embed::sinusoids;
 use mae_engine::{Device, Params, ParamsBuilder, Segments, Tape, Tensor, Var};
 
+use crate::kind::Model;
 use crate::pass::Pass;
 use crate::stack::Stack;
 use crate::{Error, Result, groups, init};
@@ -169,18 +170,6 @@ impl LanguageModel {
         self.words.bands()
     }
 
-    /// An error if a batch holds ids that the model has no embedding for.
-    pub fn check_ids(&self, batch: &PackedBatch) -> Result<()> {
-        let (types, max) = (self.bands().types(), batch.prev.iter().chain(&batch.tgt).copied().max());
-        match max {
-            Some(max) if max as usize >= types => Err(Error::Config(vec![format!(
-                "a block holds id {max}, the dictionary has {types} types; the data was not made with the model's \
-                 dictionary"
-            )])),
-            _ => Ok(()),
-        }
-    }
-
     /// Features of whole blocks, `[N, D]`.
     pub fn features(&self, pass: &mut Pass<'_, '_>, previous: &BandedIds, rows: &Segments) -> Var {
         let x = self.embed(pass.tape, previous, rows, None);
@@ -201,5 +190,52 @@ impl LanguageModel {
 
     fn embed(&self, tape: &mut Tape<'_>, ids: &BandedIds, rows: &Segments, after: Option<&Lineage>) -> Var {
         self.words.embed(tape, &self.positions, self.config.dropout, ids, rows, after)
+    }
+}
+
+impl Model for LanguageModel {
+    type Config = LmConfig;
+    type Batch = LmBatch;
+    type Shape = LmShape;
+    const SAMPLES: &'static str = "blocks";
+
+    fn config(&self) -> &LmConfig {
+        self.config()
+    }
+
+    fn params(&self) -> &Params {
+        self.params()
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        self.params_mut()
+    }
+
+    fn target_types(&self) -> usize {
+        self.bands().types()
+    }
+
+    fn check_ids(&self, batch: &PackedBatch) -> Result<()> {
+        Error::check_ids("block", batch.prev.iter().chain(&batch.tgt), self.bands().types())
+    }
+
+    fn shape(&self, batch: &PackedBatch, max_tokens: usize) -> LmShape {
+        LmShape::around(batch, self.bands(), max_tokens)
+    }
+
+    fn upload(&self, batch: &PackedBatch) -> LmBatch {
+        LmBatch::new(self.params().device(), self.bands(), batch)
+    }
+
+    fn room(&self, shape: &LmShape) -> LmBatch {
+        LmBatch::with_room(self.params().device(), self.bands(), shape)
+    }
+
+    fn load(room: &mut LmBatch, batch: &PackedBatch) {
+        room.load(batch);
+    }
+
+    fn loss(&self, pass: &mut Pass<'_, '_>, batch: &LmBatch, _smoothing: f32, weight: f32) -> LossSums {
+        self.loss(pass, batch, weight)
     }
 }

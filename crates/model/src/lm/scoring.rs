@@ -8,8 +8,8 @@ use mae_engine::ops::adaptive::{BandedIds, Bands};
 use mae_engine::{Device, Ids, Replays, Segments, Tape, Tensor};
 
 use super::{LanguageModel, LmShape};
-use crate::Result;
 use crate::pass::{ExpertMode, Pass};
+use crate::{Model, Result};
 
 /// Scores batches of blocks. On a GPU, passes over batches of one shape are captured once and replayed.
 pub struct Scorer<'a> {

@@ -1,6 +1,6 @@
 //! MAE attention in a model of one's own: a small classifier of sequences, trained with G and F steps.
 //!
-//!     cargo run --release --example own_model
+//!     cargo run --release -p mae --example own_model
 //!
 //! A sequence is a question and some facts in random order: `?2  0=3 2=1 1=1 3=0` asks for the value of key 2, so its
 //! class is 1. To answer, the question must attend to the right fact. The model is one layer: embeddings, attention with
@@ -8,16 +8,16 @@
 
 use std::error::Error;
 
-use mae_engine::ops::cross_entropy::{CrossEntropy, LossSums};
-use mae_engine::ops::embed::{Embedding, sinusoids};
-use mae_engine::ops::residual_norm::LayerNorm;
-use mae_engine::optim::{Adam, Moments, StepNumbers, sgd};
-use mae_engine::{Device, Gradients, GroupSet, Ids, ParamId, Params, ParamsBuilder, Rng, Segments, Stream};
-use mae_engine::{Tape, Tensor, Var};
-use mae_model::attention::Kind;
-use mae_model::config::Mixture;
-use mae_model::groups::{self, ATTENTION_OUTPUT, REST};
-use mae_model::{AttentionConfig, ExpertMode, MixtureAttention, Pass, System, init};
+use mae::engine::ops::cross_entropy::{CrossEntropy, LossSums};
+use mae::engine::ops::embed::{Embedding, sinusoids};
+use mae::engine::ops::residual_norm::LayerNorm;
+use mae::engine::optim::{Adam, Moments, StepNumbers, sgd};
+use mae::engine::{Device, Gradients, GroupSet, Ids, ParamId, Params, ParamsBuilder, Rng, Segments, Stream};
+use mae::engine::{Tape, Tensor, Var};
+use mae::model::attention::Kind;
+use mae::model::config::Mixture;
+use mae::model::groups::{self, ATTENTION_OUTPUT, REST};
+use mae::model::{AttentionConfig, ExpertMode, MixtureAttention, Pass, System, init};
 
 const KEYS: usize = 4;
 const VALUES: usize = 4;

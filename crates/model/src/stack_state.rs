@@ -1,0 +1,93 @@
+//! The state of a stack between steps, which decoders and language models share.
+
+use mae_engine::ops::decode::Lineage;
+use mae_engine::{Device, Ids, Params, Replays, Result, Segments, Tape, Tensor, Var};
+
+use crate::attention::{AttentionState, SearchRoom, StepContext};
+use crate::pass::{ExpertMode, Pass};
+use crate::stack::Stack;
+
+/// Keys, values and gate inputs of every layer, one lineage for all. On a GPU, steps are captured once and replayed.
+pub(crate) struct StackState {
+    room: SearchRoom,
+    lineage: Lineage,
+    attentions: Vec<AttentionState>,
+    /// Captured steps by their number of rows.
+    steps: Replays<usize, Tensor>,
+}
+
+/// One step of a model.
+pub(crate) struct Step<'a> {
+    pub(crate) stack: &'a Stack,
+    pub(crate) params: &'a Params,
+    /// Rows that are computed.
+    pub(crate) rows: usize,
+    pub(crate) mode: &'a ExpertMode,
+    /// Where there is a memory: the sentence of each hypothesis, and the memory's sentences.
+    pub(crate) memory: Option<(&'a Ids, &'a Segments)>,
+}
+
+impl StackState {
+    /// Room for searches of up to this size.
+    pub(crate) fn new(stack: &Stack, device: &Device, room: SearchRoom, width: usize) -> Self {
+        Self {
+            room,
+            lineage: Lineage::new(device, room.steps, 0),
+            attentions: stack.room(device, room, width),
+            steps: Replays::default(),
+        }
+    }
+
+    /// The largest search that there is room for.
+    pub(crate) fn room(&self) -> SearchRoom {
+        self.room
+    }
+
+    /// Steps taken.
+    pub(crate) fn steps(&self) -> usize {
+        self.lineage.steps()
+    }
+
+    /// Number of rows that a step of `live` hypotheses computes: on a GPU rounded up, so that few kinds of steps are
+    /// captured.
+    pub(crate) fn rows(&self, device: &Device, live: usize) -> usize {
+        let most = self.room.steps.rows;
+        if device.is_gpu() { live.next_multiple_of((most / 8).max(32)).min(most) } else { live }
+    }
+
+    /// Starts again with `live` hypotheses; returns the states of the attentions.
+    pub(crate) fn restart(&mut self, live: usize) -> &mut [AttentionState] {
+        self.lineage.restart(live);
+        &mut self.attentions
+    }
+
+    /// New hypothesis i continues old hypothesis `parents[i]`.
+    pub(crate) fn reorder(&mut self, params: &Params, parents: &[u32]) {
+        let mut tape = Tape::evaluation(params);
+        self.lineage.reorder(parents);
+        self.attentions.iter_mut().for_each(|attention| attention.reorder(&mut tape, parents));
+    }
+
+    /// Takes a step: `embed` reads the new tokens, `logits` scores the next.
+    pub(crate) fn step(
+        &mut self,
+        step: &Step<'_>,
+        embed: impl FnOnce(&mut Tape<'_>, &Lineage) -> Var,
+        logits: impl FnOnce(&mut Tape<'_>, &Var) -> Tensor,
+    ) -> Result<Tensor> {
+        let Self { lineage, attentions, steps, .. } = self;
+        let device = step.params.device();
+        let logits = steps.run(device, step.rows, || {
+            let mut tape = Tape::evaluation(step.params);
+            let x = embed(&mut tape, lineage);
+            tape.advance(lineage, step.rows);
+            let at = StepContext { lineage, memory: step.memory };
+            let mut pass = Pass { tape: &mut tape, mode: step.mode, probe: None };
+            let features = step.stack.step(&mut pass, x, attentions, &at);
+            Ok(logits(&mut tape, &features))
+        })?;
+        self.lineage.count_step();
+        device.check()?;
+        Ok(logits)
+    }
+}
