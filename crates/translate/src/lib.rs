@@ -4,7 +4,7 @@
 //! | room | content |
 //! |---|---|
 //! | [`models`] | models that translate together: loading, segmentation, dictionaries |
-//! | [`text`] | lines to token ids that fit, with counts; token ids to lines |
+//! | [`mod@text`] | lines to token ids that fit, with counts; token ids to lines |
 //! | [`pipeline`] | groups of sentences with options of their own; results in order |
 //! | [`batches`] | batches of like lengths |
 //! | [`options`] | beam, penalties, length limits and choices, with their formulas and defaults |

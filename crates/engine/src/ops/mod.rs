@@ -25,7 +25,7 @@
 //! |---|---|
 //! | `mod.rs` | the entry, a method of [`Tape`](crate::Tape): formula with shapes, checks, outputs, what the backward pass keeps, one recording; tests |
 //! | `cpu.rs` | `forward` and `backward` on slices; the definition of the op |
-//! | `cuda.rs` | its kernels with their parameters ([`kernels!`](crate::cuda::kernel)); `forward` and `backward` on device memory: kernel calls and products |
+//! | `cuda.rs` | its kernels with their parameters (`kernels!` of `cuda::kernel`); `forward` and `backward` on device memory: kernel calls and products |
 //! | `<op>.cu` | its kernels |
 //! | `suite.rs` | its cases of the kernel suite (feature `suite`), which compares a GPU with the CPU |
 //!
