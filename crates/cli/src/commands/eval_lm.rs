@@ -38,10 +38,10 @@ Perplexity is 2 to the power of the bits per unit: per token of the model, per w
 joined), per character, per byte. Numbers of different units cannot be compared. --log-probs writes
 one JSON object per line of the text, with its tokens and their natural-log probabilities.";
 
-/// Measure a language model on a text, binarised or plain (fairseq's eval_lm.py): loss and perplexity.
+/// Measure loss and perplexity of a language model on binarised or plain text (fairseq's eval_lm.py).
 ///
-/// Every token is scored once, ends of lines counted. With --context-window C, a block of --tokens-per-sample N tokens
-/// reads C tokens that were scored before and scores N − C new ones: 512 and 480 is the paper's protocol.
+/// Every token is scored once, including ends of lines. With --context-window C, a block of --tokens-per-sample N
+/// tokens starts with C tokens that were scored before and scores N − C new ones: 512 and 480 is the paper's protocol.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -53,8 +53,8 @@ pub struct Args {
     /// Splits to measure, separated by commas.
     #[arg(long, alias = "gen-subset", default_value = "test", value_delimiter = ',', value_name = "NAME")]
     split: Vec<String>,
-    /// Text to measure on, instead of --data (plain, .gz or .zst; `-` is standard input); it is cut with the model's codes, if
-    /// it has any.
+    /// Text to measure on, in place of --data (plain, .gz or .zst; `-` is standard input). It is segmented with the
+    /// model's codes, if it has any.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "split"])]
     text: Option<PathBuf>,
     #[command(flatten)]
@@ -78,17 +78,17 @@ pub struct Args {
 /// Flags of cutting a text into blocks.
 #[derive(clap::Args)]
 pub(super) struct BlockArgs {
-    /// Tokens of a block, its context counted [default: as many as the model has positions].
+    /// Tokens per block, including its context [default: the model's positions].
     #[arg(long, value_name = "N")]
     tokens_per_sample: Option<usize>,
-    /// Tokens of a block that were scored before and are read again [default: 0].
+    /// Tokens of a block that are context: scored before and read again [default: 0].
     #[arg(long, value_name = "C")]
     context_window: Option<usize>,
     /// End of blocks: none (when they are full), complete (as many whole lines as fit) or eos (one line each) [default:
     /// none].
     #[arg(long, value_name = "MODE")]
     sample_break_mode: Option<BreakMode>,
-    /// Tokens at most in a batch [default: 4096].
+    /// Largest number of tokens in a batch [default: 4096].
     #[arg(long, value_name = "N")]
     max_tokens: Option<u32>,
 }

@@ -25,10 +25,10 @@ Examples:
   Measure loss and BLEU on two splits, as JSON:
     mae validate runs/mae7/checkpoint_best --data data-bin --split valid,test --bleu --json";
 
-/// Measure a model on a binarised data set: loss, perplexity, gate entropy and BLEU.
+/// Measure loss, perplexity, gate entropy and BLEU of a model on a binarised data set.
 ///
-/// Losses are in bits per target token, end marks counted, and perplexity is 2 to the power of the plain loss, as
-/// fairseq prints them.
+/// Losses are in bits per target token, including end marks, and perplexity is 2 to the power of the plain loss, as in
+/// fairseq.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -52,16 +52,16 @@ pub struct Args {
     /// Target language [default: from the file names].
     #[arg(short = 't', long, value_name = "LANG", requires = "source_lang")]
     target_lang: Option<String>,
-    /// ε of the smoothed loss; the plain loss does not depend on it.
+    /// Label smoothing ε; the plain loss does not depend on it.
     #[arg(long, default_value_t = 0.1)]
     label_smoothing: f32,
-    /// Source tokens and target tokens at most in a batch.
+    /// Largest number of source tokens, and of target tokens, in a batch.
     #[arg(long, default_value_t = 4096)]
     max_tokens: u32,
-    /// Translate and score as well: fairseq's BLEU, on whitespace tokens with pieces joined.
+    /// Also translate and compute fairseq's BLEU, on whitespace tokens with pieces joined.
     #[arg(long)]
     bleu: bool,
-    /// Beam of the translation.
+    /// Beam size of the translation.
     #[arg(long, default_value_t = 5, requires = "bleu")]
     beam: usize,
     /// Print one JSON object per split.

@@ -15,8 +15,9 @@ use crate::device::DeviceArgs;
 /// The models, and how they are run.
 #[derive(clap::Args)]
 pub struct ModelArgs {
-    /// The model: a folder with model.safetensors, config.toml and dictionaries, as `mae train` writes it. Several,
-    /// separated by colons (a:b:c), are an ensemble: their probabilities are averaged. They must have the same dictionaries
+    /// Model folder with model.safetensors, config.toml and dictionaries, as `mae train` writes it. Several folders
+    /// separated by colons (a:b:c) form an ensemble, which averages their probabilities; they need the same
+    /// dictionaries
     pub model: String,
     #[command(flatten)]
     pub device: DeviceArgs,
@@ -24,7 +25,7 @@ pub struct ModelArgs {
     /// (the gates' favourite), `random` (one drawn per sentence and attention, all equally likely), or the number of one, from 0
     #[arg(long, value_name = "WHICH", default_value_t)]
     expert: ExpertChoice,
-    /// Seed of --sampling and --expert random; what is drawn depends on it and on the line's number only
+    /// Seed of --sampling and --expert random; draws depend only on the seed and the line number
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -77,56 +78,56 @@ pub fn no_such_experts(model: &str, fault: ExpertFault) -> anyhow::Error {
 /// Flags of the search.
 #[derive(clap::Args)]
 pub struct SearchArgs {
-    /// Hypotheses kept while searching; 1 is greedy
+    /// Beam size; 1 is greedy search
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub beam: usize,
-    /// Translations printed per sentence, the best first
+    /// Number of translations to print per sentence, the best first
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub nbest: usize,
-    /// Exponent of the length that scores are divided by: below 1 favours short translations, above 1 long ones
+    /// Length penalty: scores are divided by length^X. Below 1 favours short translations, above 1 long ones
     #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
     lenpen: f32,
-    /// Taken off the log-probability of `<unk>`: above 0 makes it rarer
+    /// Penalty subtracted from the log-probability of `<unk>`: above 0 makes it rarer
     #[arg(long, value_name = "X", default_value_t = 0.0, allow_negative_numbers = true)]
     unkpen: f32,
-    /// The longest translation has A·(source tokens) + B tokens
+    /// Longest translation: A·(source tokens) + B tokens
     #[arg(long, value_name = "A", default_value_t = 0.0)]
     max_len_a: f32,
     /// See --max-len-a
     #[arg(long, value_name = "B", default_value_t = 200)]
     max_len_b: usize,
-    /// The shortest translation has this many tokens
+    /// Shortest translation, in tokens
     #[arg(long, value_name = "N", default_value_t = 1)]
     min_len: usize,
-    /// Rank by plain log-probability, not divided by the length
+    /// Rank by log-probability without dividing by the length
     #[arg(long)]
     unnormalized: bool,
-    /// No sequence of N tokens comes twice in a translation; 0 sets no bound
+    /// Do not repeat sequences of N tokens in a translation; 0: no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     no_repeat_ngram_size: usize,
-    /// Draw translations at random, `--beam` of them per sentence, instead of searching for the likeliest
+    /// Sample `--beam` translations per sentence instead of searching for the most likely ones
     #[arg(long)]
     sampling: bool,
-    /// Draw from the K likeliest tokens only
+    /// Sample from the K most likely tokens
     #[arg(long, value_name = "K", requires = "sampling")]
     sampling_topk: Option<usize>,
-    /// Draw from the likeliest tokens only, as many as it takes for a probability of P together
+    /// Sample from the smallest set of most likely tokens whose total probability is at least P
     #[arg(long, value_name = "P", requires = "sampling")]
     sampling_topp: Option<f32>,
-    /// Divide logits by T: above 1 flatter, below 1 sharper distributions
+    /// Temperature that divides logits: above 1 flattens distributions, below 1 sharpens them
     #[arg(long, value_name = "T", default_value_t = 1.0)]
     temperature: f32,
-    /// Cut the beam into G groups that avoid each other's tokens
+    /// Split the beam into G groups that avoid each other's tokens
     #[arg(long, value_name = "G", conflicts_with = "sampling")]
     diverse_beam_groups: Option<usize>,
     /// Cost of a token for every time that a group before it has chosen it, in nats
     #[arg(long, value_name = "X", default_value_t = 0.5, requires = "diverse_beam_groups")]
     diverse_beam_strength: f32,
 
-    /// Source tokens in a batch, at most; also hypotheses (sentences × beam) in a batch, at most
+    /// Largest number of source tokens, and of hypotheses (sentences × beam), in a batch
     #[arg(long, value_name = "N", default_value_t = 4096)]
     max_tokens: u32,
-    /// Sentences in a batch, at most
+    /// Largest number of sentences in a batch
     #[arg(long, value_name = "N", visible_alias = "max-sentences")]
     batch_size: Option<u32>,
 }
@@ -171,17 +172,17 @@ impl SearchArgs {
 /// Flags of the output.
 #[derive(clap::Args)]
 pub struct OutputArgs {
-    /// Join BPE pieces (`@@ `) in all output; `--remove-bpe=false` leaves them
+    /// Join BPE pieces (`@@ `) in all output; `--remove-bpe=false` keeps them
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
           default_missing_value = "true", action = clap::ArgAction::Set)]
     pub remove_bpe: bool,
-    /// Write here (aside, and renamed when complete) and not to standard output
+    /// Output file, in place of standard output; it appears when it is complete
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// One line out for one line in: the best translation (with --score-reference: its natural-log probability)
+    /// Print one line per input line: the best translation (with --score-reference: the natural-log probability)
     #[arg(long, conflicts_with = "jsonl")]
     plain: bool,
-    /// One JSON object per sentence: id, source, target and hypotheses with tokens, text, score and natural-log
+    /// Print one JSON object per sentence: id, source, target and hypotheses with tokens, text, score and natural-log
     /// probabilities (with --score-reference: id, tokens, logprobs, sum)
     #[arg(long)]
     jsonl: bool,
