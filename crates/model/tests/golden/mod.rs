@@ -2,6 +2,7 @@
 //!
 //! On a machine with a GPU, `MAE_TEST_DEVICE=cuda` (bfloat16) or `cuda-f32` runs them there; `MAE_FIXTURES` names the
 //! folder `fixtures` where the tests were built elsewhere.
+//! A GPU has one stream of work, so there the tests must take turns: `--test-threads=1`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
