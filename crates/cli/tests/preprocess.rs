@@ -41,6 +41,22 @@ fn writes_what_fairseq_writes_and_reports() {
     assert!(!sandbox.path("bin/bpe.codes").exists());
 }
 
+#[test]
+fn texts_are_cut_by_a_sentencepiece_model() {
+    let sandbox = corpus();
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/sentencepiece/merges.model");
+    let flags = ["--trainpref", "train", "--destdir", "bin", "--spm", model];
+    sandbox.mae(&PAIR, &flags).succeeded();
+    assert_eq!(fs::read(sandbox.path("bin/sentencepiece.model")).unwrap(), fs::read(model).unwrap());
+    let vocab = Vocab::load(sandbox.path("bin/dict.de.txt")).unwrap();
+    assert!(vocab.id("▁").is_some(), "the dictionary holds pieces");
+    let dropout = sandbox.mae(&PAIR, &[&flags[..], &["--bpe-dropout", "0.1"]].concat());
+    assert!(dropout.failed().contains("--bpe-dropout"), "{}", dropout.stderr);
+    sandbox.mae(&PAIR, &[&flags[..], &["--target-spm", model]].concat()).succeeded();
+    assert!(!sandbox.path("bin/sentencepiece.model").exists());
+    assert!(sandbox.path("bin/sentencepiece.tgt.model").exists());
+}
+
 /// A folder has one set of codes, so it has one data set; the same one may be made again.
 #[test]
 fn another_data_set_is_not_written_over() {

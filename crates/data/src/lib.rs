@@ -8,6 +8,7 @@
 //! | [`vocab`] | fairseq's `Dictionary` and `dict.txt` |
 //! | [`bpe`] | byte-pair encoding with the results of `subword-nmt`: learn, apply, join |
 //! | [`tokenizer`] | Hugging Face's `tokenizer.json`, where it is byte-pair encoding |
+//! | [`sentencepiece`] | SentencePiece models, equal to the `sentencepiece` package |
 //! | [`segmentation`] | codes or tokeniser of a folder: text to pieces and back |
 //! | [`dataset`] | memory-mapped token ids in fairseq's `.bin`/`.idx` format |
 //! | [`pairs`] | two sides with their vocabularies: a binarised folder, or lines in memory |
@@ -43,6 +44,7 @@ pub mod prepare;
 pub mod preprocess;
 pub mod sampler;
 pub mod segmentation;
+pub mod sentencepiece;
 pub mod text;
 pub mod tokenizer;
 pub mod vocab;
@@ -60,6 +62,7 @@ pub use pairs::{MemoryDataset, ParallelDataset, Sentences};
 pub use preprocess::{PreprocessOptions, preprocess};
 pub use sampler::{BatchSampler, SamplerOptions};
 pub use segmentation::{Segmentation, Segmenter};
+pub use sentencepiece::SentencePiece;
 pub use text::TextDataset;
 pub use tokenizer::Tokenizer;
 pub use vocab::{BOS, EOS, PAD, UNK, Vocab};

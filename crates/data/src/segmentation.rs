@@ -1,4 +1,5 @@
-//! Segmentation of text into pieces, and back: BPE codes for both sides or for each, or a `tokenizer.json`.
+//! Segmentation of text into pieces, and back: BPE codes or a SentencePiece model for both sides or for
+//! each, or a `tokenizer.json`.
 //!
 //! A binarised folder and a model folder hold it in files of the same names, so that any text can be cut as the
 //! training text was.
@@ -11,6 +12,7 @@ use rayon::prelude::*;
 
 use crate::bpe::{self, Bpe, Codes, Dropout};
 use crate::error::{Error, Result};
+use crate::sentencepiece::SentencePiece;
 use crate::tokenizer::Tokenizer;
 
 /// Codes that serve both sides.
@@ -21,8 +23,15 @@ pub const SOURCE_CODES: &str = "bpe.src.codes";
 pub const TARGET_CODES: &str = "bpe.tgt.codes";
 /// A tokeniser of Hugging Face's `tokenizers`, which serves both sides.
 pub const TOKENIZER: &str = "tokenizer.json";
+/// A SentencePiece model that serves both sides.
+pub const SENTENCEPIECE: &str = "sentencepiece.model";
+/// The SentencePiece model of the source side.
+pub const SOURCE_SENTENCEPIECE: &str = "sentencepiece.src.model";
+/// The SentencePiece model of the target side.
+pub const TARGET_SENTENCEPIECE: &str = "sentencepiece.tgt.model";
 /// All of these.
-pub(crate) const FILES: [&str; 4] = [CODES, SOURCE_CODES, TARGET_CODES, TOKENIZER];
+pub(crate) const FILES: [&str; 7] =
+    [CODES, SOURCE_CODES, TARGET_CODES, TOKENIZER, SENTENCEPIECE, SOURCE_SENTENCEPIECE, TARGET_SENTENCEPIECE];
 
 /// Rules that cut text into pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +47,15 @@ pub enum Segmentation {
     },
     /// A `tokenizer.json` for both sides.
     Tokenizer(Tokenizer),
+    /// A SentencePiece model for both sides.
+    SentencePiece(SentencePiece),
+    /// A SentencePiece model for each side.
+    SentencePieces {
+        /// Model of the source.
+        src: SentencePiece,
+        /// Model of the target.
+        tgt: SentencePiece,
+    },
 }
 
 impl From<Codes> for Segmentation {
@@ -50,12 +68,14 @@ impl Segmentation {
     /// Reads the rules of a folder; `None` where text comes in pieces already.
     pub fn load(folder: impl AsRef<Path>) -> Result<Option<Self>> {
         let folder = folder.as_ref();
-        let [joint, src, tgt, tokenizer] = FILES.map(|name| folder.join(name));
-        let found = [&joint, &src, &tokenizer].iter().filter(|path| path.exists()).count();
+        let [joint, src, tgt, tokenizer, pieces, src_pieces, tgt_pieces] =
+            FILES.map(|name| folder.join(name));
+        let found =
+            [&joint, &src, &tokenizer, &pieces, &src_pieces].iter().filter(|path| path.exists()).count();
         if found > 1 {
             let what = format!(
-                "holds more than one of {CODES}, {SOURCE_CODES} and {TOKENIZER}; remove those that the dictionaries \
-                 were not made with"
+                "holds more than one of {CODES}, {SOURCE_CODES}, {TOKENIZER}, {SENTENCEPIECE} and \
+                 {SOURCE_SENTENCEPIECE}; remove those that the dictionaries were not made with"
             );
             return Err(Error::dataset(folder, what));
         }
@@ -65,6 +85,11 @@ impl Segmentation {
             Some(Self::Separate { src: Codes::load(src)?, tgt: Codes::load(tgt)? })
         } else if tokenizer.exists() {
             Some(Self::Tokenizer(Tokenizer::load(tokenizer)?))
+        } else if pieces.exists() {
+            Some(Self::SentencePiece(SentencePiece::load(pieces)?))
+        } else if src_pieces.exists() {
+            let (src, tgt) = (SentencePiece::load(src_pieces)?, SentencePiece::load(tgt_pieces)?);
+            Some(Self::SentencePieces { src, tgt })
         } else {
             None
         })
@@ -77,6 +102,8 @@ impl Segmentation {
             Some(Self::Joint(_)) => &[CODES],
             Some(Self::Separate { .. }) => &[SOURCE_CODES, TARGET_CODES],
             Some(Self::Tokenizer(_)) => &[TOKENIZER],
+            Some(Self::SentencePiece(_)) => &[SENTENCEPIECE],
+            Some(Self::SentencePieces { .. }) => &[SOURCE_SENTENCEPIECE, TARGET_SENTENCEPIECE],
             None => &[],
         };
         for name in FILES {
@@ -92,6 +119,11 @@ impl Segmentation {
                 tgt.save(folder.join(TARGET_CODES))
             }
             Some(Self::Tokenizer(tokenizer)) => tokenizer.save(folder.join(TOKENIZER)),
+            Some(Self::SentencePiece(model)) => model.save(folder.join(SENTENCEPIECE)),
+            Some(Self::SentencePieces { src, tgt }) => {
+                src.save(folder.join(SOURCE_SENTENCEPIECE))?;
+                tgt.save(folder.join(TARGET_SENTENCEPIECE))
+            }
             None => Ok(()),
         }
     }
@@ -99,6 +131,7 @@ impl Segmentation {
     /// Segmenters of source and target.
     pub fn segmenters(&self) -> [Arc<Segmenter>; 2] {
         let bpe = |codes| Arc::new(Segmenter::Bpe(Box::new(Bpe::new(codes))));
+        let pieces = |model: &SentencePiece| Arc::new(Segmenter::SentencePiece(model.clone()));
         match self {
             Self::Joint(codes) => {
                 let both = bpe(codes);
@@ -109,23 +142,30 @@ impl Segmentation {
                 let both = Arc::new(Segmenter::Tokenizer(tokenizer.clone()));
                 [both.clone(), both]
             }
+            Self::SentencePiece(model) => [pieces(model), pieces(model)],
+            Self::SentencePieces { src, tgt } => [pieces(src), pieces(tgt)],
         }
     }
 
-    /// Number of merges, both sides together.
-    pub fn merges(&self) -> usize {
+    /// Number of merges, both sides together; none of SentencePiece models.
+    pub fn merges(&self) -> Option<usize> {
         match self {
-            Self::Joint(codes) => codes.len(),
-            Self::Separate { src, tgt } => src.len() + tgt.len(),
-            Self::Tokenizer(tokenizer) => tokenizer.merges(),
+            Self::Joint(codes) => Some(codes.len()),
+            Self::Separate { src, tgt } => Some(src.len() + tgt.len()),
+            Self::Tokenizer(tokenizer) => Some(tokenizer.merges()),
+            Self::SentencePiece(_) | Self::SentencePieces { .. } => None,
         }
     }
 }
 
-/// Joins pieces to text by the rules of `this`; without rules, at `@@ `.
+/// Joins pieces to text by the rules of `this` (those of the target, if the sides have their own); without rules, at
+/// `@@ `.
 pub fn join(this: Option<&Segmentation>, line: &str) -> String {
     match this {
         Some(Segmentation::Tokenizer(tokenizer)) => tokenizer.join(line),
+        Some(Segmentation::SentencePiece(model) | Segmentation::SentencePieces { tgt: model, .. }) => {
+            model.join(line)
+        }
         _ => bpe::join(line),
     }
 }
@@ -134,6 +174,9 @@ pub fn join(this: Option<&Segmentation>, line: &str) -> String {
 pub fn words(this: Option<&Segmentation>, pieces: &[&str]) -> Vec<(String, usize)> {
     let begins = |i: usize| match this {
         Some(Segmentation::Tokenizer(tokenizer)) => tokenizer.begins_word(pieces[i - 1], pieces[i]),
+        Some(Segmentation::SentencePiece(model) | Segmentation::SentencePieces { tgt: model, .. }) => {
+            model.begins_word(pieces[i - 1], pieces[i])
+        }
         _ => !pieces[i - 1].ends_with(bpe::SEPARATOR),
     };
     let starts: Vec<usize> = (0..pieces.len()).filter(|&i| i == 0 || begins(i)).collect();
@@ -148,6 +191,8 @@ pub enum Segmenter {
     Bpe(Box<Bpe>),
     /// As a `tokenizer.json` says.
     Tokenizer(Tokenizer),
+    /// By a SentencePiece model.
+    SentencePiece(SentencePiece),
 }
 
 impl Segmenter {
@@ -156,14 +201,15 @@ impl Segmenter {
         match self {
             Self::Bpe(bpe) => bpe.segment_line(line),
             Self::Tokenizer(tokenizer) => tokenizer.segment_line(line),
+            Self::SentencePiece(model) => model.segment_line(line),
         }
     }
 
-    /// The same with merges skipped at random; a `tokenizer.json` knows no dropout.
+    /// The same with merges skipped at random; a `tokenizer.json` or a SentencePiece model knows no dropout.
     pub fn segment_line_dropping(&self, line: &str, dropout: Dropout, place: u64) -> String {
         match self {
             Self::Bpe(bpe) => bpe.segment_line_dropping(line, dropout, place),
-            Self::Tokenizer(tokenizer) => tokenizer.segment_line(line),
+            Self::Tokenizer(_) | Self::SentencePiece(_) => self.segment_line(line),
         }
     }
 

@@ -23,6 +23,10 @@ Examples:
         --srcdict data-bin/iwslt14.de-en/dict.de.txt --tgtdict data-bin/iwslt14.de-en/dict.en.txt \\
         --bpe-codes data-bin/iwslt14.de-en/bpe.codes
 
+  Segment untokenised text with a model of SentencePiece:
+    mae preprocess -s de -t en --trainpref data/train --validpref data/valid --spm joint.model \\
+        --joined-dictionary --destdir data-bin/spm
+
   Binarise one text for a language model (the options name whole files; words stay whole unless
   --bpe N is given):
     mae preprocess --only-source --trainpref train.txt --validpref valid.txt --testpref test.txt \\
@@ -33,7 +37,7 @@ The folder has fairseq's format: either program reads what the other has written
 /// Turn text into dictionaries and token ids (fairseq-preprocess), optionally with BPE.
 ///
 /// Reads PREFIX.LANG, also compressed (PREFIX.LANG.gz, PREFIX.LANG.zst), and writes dict.LANG.txt,
-/// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, its codes or tokenizer.json. Files appear when all of them are complete.
+/// SPLIT.SRC-TGT.LANG.{bin,idx} and, with BPE, its codes, tokenizer.json or SentencePiece model. Files appear when all of them are complete.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -93,35 +97,40 @@ pub struct Args {
     padding_factor: usize,
 
     /// Learn N byte-pair merges on both sides of the training text together and segment all texts with them.
-    #[arg(long, value_name = "N", help_heading = "Byte-pair encoding")]
+    #[arg(long, value_name = "N", help_heading = "Segmentation")]
     bpe: Option<usize>,
     /// Segment all texts with the merges in this file (subword-nmt's codes, version 0.1 or 0.2).
-    #[arg(long, value_name = "FILE", conflicts_with = "bpe", help_heading = "Byte-pair encoding")]
+    #[arg(long, value_name = "FILE", conflicts_with = "bpe", help_heading = "Segmentation")]
     bpe_codes: Option<PathBuf>,
     /// With --bpe: learn N merges for each side separately.
-    #[arg(long, requires = "bpe", help_heading = "Byte-pair encoding")]
+    #[arg(long, requires = "bpe", help_heading = "Segmentation")]
     separate_bpe: bool,
     /// Merges of the target side; --bpe-codes are then those of the source side.
-    #[arg(long, value_name = "FILE", requires = "bpe_codes", help_heading = "Byte-pair encoding")]
+    #[arg(long, value_name = "FILE", requires = "bpe_codes", help_heading = "Segmentation")]
     target_bpe_codes: Option<PathBuf>,
     /// Segment all texts with this tokenizer.json of Hugging Face's `tokenizers`; dictionaries hold the pieces of the
     /// training text.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["bpe", "bpe_codes"], help_heading = "Byte-pair encoding")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bpe", "bpe_codes"], help_heading = "Segmentation")]
     tokenizer: Option<PathBuf>,
-    /// Probability of skipping each merge at each step (BPE dropout), in the training text only.
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Byte-pair encoding")]
-    bpe_dropout: f64,
-    /// Seed of --bpe-dropout.
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Byte-pair encoding")]
-    seed: u64,
-    /// Stop learning when no pair of symbols occurs N times.
+    /// Segment all texts with this model of SentencePiece (unigram, bpe or char).
     #[arg(
         long,
-        value_name = "N",
-        default_value_t = 2,
-        requires = "bpe",
-        help_heading = "Byte-pair encoding"
+        value_name = "FILE",
+        conflicts_with_all = ["bpe", "bpe_codes", "tokenizer"],
+        help_heading = "Segmentation"
     )]
+    spm: Option<PathBuf>,
+    /// SentencePiece model of the target side; --spm is then that of the source side.
+    #[arg(long, value_name = "FILE", requires = "spm", help_heading = "Segmentation")]
+    target_spm: Option<PathBuf>,
+    /// Probability of skipping each merge at each step (BPE dropout), in the training text only.
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Segmentation")]
+    bpe_dropout: f64,
+    /// Seed of --bpe-dropout.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Segmentation")]
+    seed: u64,
+    /// Stop learning when no pair of symbols occurs N times.
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "bpe", help_heading = "Segmentation")]
     bpe_min_frequency: u64,
 
     /// Treatment of lines that are not UTF-8.
@@ -186,6 +195,11 @@ impl Args {
     fn segmentation(&self) -> BpeSource {
         if let Some(path) = &self.tokenizer {
             return BpeSource::Tokenizer(path.clone());
+        }
+        match (&self.spm, &self.target_spm) {
+            (Some(src), Some(tgt)) => return BpeSource::SentencePieces(src.clone(), tgt.clone()),
+            (Some(path), None) => return BpeSource::SentencePiece(path.clone()),
+            (None, _) => {}
         }
         match (self.bpe, &self.bpe_codes, &self.target_bpe_codes) {
             (Some(merges), ..) => {

@@ -140,6 +140,12 @@ fn texts_are_refused_with_their_place() {
             &["tok.json", "`WordPiece` is not supported; BPE is"],
         ),
         (
+            "SentencePiece model that is cut off",
+            |s| s.write("a.model", [0x0a, 0x0e, 0x0a, 0x05, b'<', b'u']),
+            "preprocess -s de -t en --trainpref train --destdir new --spm a.model",
+            &["a.model: not a whole SentencePiece model", "cut off"],
+        ),
+        (
             "nothing to learn merges from",
             |s| s.write("empty", "\n\n"),
             "learn-bpe empty -s 10",

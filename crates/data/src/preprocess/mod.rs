@@ -1,7 +1,8 @@
 //! Text files to a binarised folder: `fairseq-preprocess`, with BPE on the way if wanted.
 //!
 //! Writes `dict.{lang}.txt`, `{split}.{src}-{tgt}.{lang}.{bin,idx}` (of one text alone `dict.txt` and
-//! `{split}.{bin,idx}`) and, with BPE, its codes (or the `tokenizer.json`). Everything is written aside and
+//! `{split}.{bin,idx}`) and, with BPE, its codes (or the `tokenizer.json` or the
+//! SentencePiece model). Everything is written aside and
 //! renamed only when all splits are complete; texts are streamed.
 //!
 //! The vocabulary counts all training lines, also those that a policy then leaves out: so `dict.txt` is what fairseq
@@ -80,7 +81,7 @@ pub fn preprocess(
         let vocab = words.source_vocab(segmenters.as_ref())?;
         earlier::check(options, &[(DICT.to_owned(), &vocab)], segmentation.as_ref())?;
         let segmenter = segmenters.as_ref().map(|both| &*both[0]);
-        let merges = segmentation.as_ref().map(Segmentation::merges);
+        let merges = segmentation.as_ref().and_then(Segmentation::merges);
         let report = text::binarise(options, &vocab, segmenter, merges, &mut progress)?;
         Segmentation::save(segmentation.as_ref(), destdir)?;
         return Ok(report);
@@ -93,7 +94,7 @@ pub fn preprocess(
     let mut report = PreprocessReport {
         src_vocab: src_vocab.len(),
         tgt_vocab: Some(tgt_vocab.len()),
-        bpe_merges: segmentation.as_ref().map(Segmentation::merges),
+        bpe_merges: segmentation.as_ref().and_then(Segmentation::merges),
         splits: Vec::new(),
     };
     let mut writers = Vec::new();

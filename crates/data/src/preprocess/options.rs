@@ -27,6 +27,10 @@ pub enum BpeSource {
     LearnSeparately(LearnOptions),
     /// A `tokenizer.json`.
     Tokenizer(PathBuf),
+    /// A SentencePiece model.
+    SentencePiece(PathBuf),
+    /// A SentencePiece model for each side, source and target.
+    SentencePieces(PathBuf, PathBuf),
     /// The text is in pieces already; this made them, and is stored with the ids.
     Applied(Segmentation),
 }
@@ -132,7 +136,10 @@ impl PreprocessOptions {
 
     /// Refuses options that cannot be carried out.
     pub(super) fn check(&self) -> Result<(), OptionFault> {
-        let separate = matches!(self.bpe, BpeSource::LearnSeparately(_) | BpeSource::SeparateCodes(..));
+        let separate = matches!(
+            self.bpe,
+            BpeSource::LearnSeparately(_) | BpeSource::SeparateCodes(..) | BpeSource::SentencePieces(..)
+        );
         if self.only_source {
             if self.tgtdict.is_some() || self.joined_dictionary || separate {
                 return Err(OptionFault::TargetOfOneText);
@@ -190,8 +197,9 @@ impl PreprocessOptions {
                 return Err(OptionFault::NothingToLearnFrom);
             }
         }
-        let no_merges = matches!(self.bpe, BpeSource::None | BpeSource::Tokenizer(_) | BpeSource::Applied(_));
-        if self.dropout.is_some() && no_merges {
+        use BpeSource::{Codes, Learn, LearnSeparately, SeparateCodes};
+        let has_merges = matches!(self.bpe, Codes(_) | SeparateCodes(..) | Learn(_) | LearnSeparately(_));
+        if self.dropout.is_some() && !has_merges {
             return Err(OptionFault::DropoutWithoutMerges);
         }
         if self.splits().is_empty() { Err(OptionFault::NoTexts) } else { Ok(()) }

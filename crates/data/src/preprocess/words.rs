@@ -10,6 +10,7 @@ use crate::bpe::{Bpe, Codes, LearnOptions, WordCounts, learn};
 use crate::error::Result;
 use crate::lines::{LineReader, find_text};
 use crate::segmentation::{Segmentation, Segmenter};
+use crate::sentencepiece::SentencePiece;
 use crate::tokenizer::Tokenizer;
 use crate::vocab::{Vocab, VocabOptions, tokens};
 
@@ -57,6 +58,11 @@ impl TrainWords<'_, '_> {
                 Segmentation::Separate { src: Codes::load(src)?, tgt: Codes::load(tgt)? }
             }
             BpeSource::Tokenizer(path) => Segmentation::Tokenizer(Tokenizer::load(path)?),
+            BpeSource::SentencePiece(path) => Segmentation::SentencePiece(SentencePiece::load(path)?),
+            BpeSource::SentencePieces(src, tgt) => Segmentation::SentencePieces {
+                src: SentencePiece::load(src)?,
+                tgt: SentencePiece::load(tgt)?,
+            },
             BpeSource::Learn(options) => {
                 let mut joint = self.src()?.clone();
                 if !self.options.only_source {
@@ -121,7 +127,9 @@ impl TrainWords<'_, '_> {
         let dropout = self.options.dropout;
         let mut counts = match segmenter {
             // Where pieces depend on more than the word, lines are counted.
-            Some(by_line @ Segmenter::Tokenizer(_)) => return self.line_tokens(by_line, side),
+            Some(by_line @ (Segmenter::Tokenizer(_) | Segmenter::SentencePiece(_))) => {
+                return self.line_tokens(by_line, side);
+            }
             Some(by_line) if dropout.is_some() => self.line_tokens(by_line, side)?,
             _ => Vec::new(),
         };
