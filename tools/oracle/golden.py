@@ -1,4 +1,4 @@
-"""Golden numbers of the oracle on four tiny models, for the tests of the engine and of the training loop.
+"""Golden numbers of the oracle on six tiny models, for the tests of the engine and of the training loop.
 
     python golden.py [CASE ...] [--out ../../fixtures/oracle] [--check]
 
@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from common import again, drawn, drawing, float64, gradients, split, stir, stored, weights, write_safetensors
-from mae_oracle import EOS, PAD, Attention, Config, Translator, smoothed_loss
+from mae_oracle import EOS, PAD, STARTS, Attention, Config, Translator, smoothed_loss, wide
 
 EPS = 0.1
 UPDATES = 10
@@ -33,10 +33,18 @@ CASES = {
     "mae7": Config(width=16, inner=23, heads=8, dropped=1, gate_hidden=11, **SHARED),
     "mae6": Config(width=18, inner=19, heads=6, dropped=2, gate_hidden=13, **SHARED),
     "sigmoid": Config(width=20, inner=17, heads=5, gate="sigmoid", **SHARED),
+    "marian": Config(width=12, inner=17, heads=3, gated=False, share_all=True, activation="swish", output_bias=True,
+                     positions="marian", decoder_start="pad", **SHARED | dict(src_vocab=19, layers=1)),
+    "gelu": Config(width=12, inner=13, heads=4, dropped=1, gate_hidden=5, norm="pre", activation="gelu",
+                   no_scale_embedding=True, decoder_start="bos", **SHARED | dict(layers=1)),
 }
+# Keys that are written where they differ from the default.
+NEWER = ("activation", "positions", "no_scale_embedding", "decoder_start", "output_bias")
+# Beam search for these.
+SEARCHED, BEAM, LONGEST = ("marian", "gelu"), 3, 8
 # Chosen among a few so that the ten updates do not amplify rounding: with SGD at rate 1.0 on the gates some seeds
 # turn the rounding of float32 into differences of 1e-2 in the logits.
-SEEDS = {"base": 11, "mae7": 12, "mae6": 34, "sigmoid": 41}
+SEEDS = {"base": 11, "mae7": 12, "mae6": 34, "sigmoid": 41, "marian": 51, "gelu": 61}
 
 
 class Batch:
@@ -47,7 +55,7 @@ class Batch:
             return [np.append(rng.integers(4, vocab, n - 1), EOS) for n in lengths]
 
         src, tgt = sentences(c.src_vocab, SRC_LENGTHS), sentences(c.tgt_vocab, TGT_LENGTHS)
-        prev = [np.append(EOS, t[:-1]) for t in tgt]
+        prev = [np.append(STARTS[c.decoder_start], t[:-1]) for t in tgt]
         pad = lambda rows: torch.tensor([list(r) + [PAD] * (max(map(len, rows)) - len(r)) for r in rows])
         self.src, self.prev, self.tgt = pad(src), pad(prev), pad(tgt)
         self.real = self.tgt.ne(PAD)
@@ -128,6 +136,41 @@ def train(model, batch, rng, out, replay):
         out["train.end.eval.logits"] = loss_of(model.eval(), batch, "mix" if model.c.gated else "plain")[2]
 
 
+def search(model, source):
+    """Beam search by fairseq's rules, without a cache: [(score / length, tokens with eos)], best first. Of the 2·BEAM best
+    continuations, those that end among the first BEAM are finished; the first BEAM others live on; pad is never chosen."""
+    live, done = [(0.0, [STARTS[model.c.decoder_start]])], []
+    while live and len(done) < BEAM:
+        prev = torch.tensor([tokens for _, tokens in live])
+        with torch.no_grad():
+            logits = model(source.expand(len(live), -1), prev, "mix" if model.c.gated else "plain")[:, -1]
+        logp = F.log_softmax(wide(logits), -1)
+        logp[:, PAD] = -np.inf
+        length = prev.shape[1]
+        if length > LONGEST:
+            ends = [(score + float(p[EOS]), tokens) for (score, tokens), p in zip(live, logp)]
+            done += [(score / length, tokens[1:] + [EOS]) for score, tokens in sorted(ends, key=lambda e: -e[0])]
+            break
+        totals = logp + torch.tensor([[score] for score, _ in live])
+        best = totals.view(-1).topk(2 * BEAM)
+        found = [(v.item(), live[i // logp.shape[1]][1] + [i % logp.shape[1]]) for v, i in zip(best.values, best.indices.tolist())]
+        done += [(score / length, tokens[1:]) for score, tokens in found[:BEAM] if tokens[-1] == EOS]
+        live = [(score, tokens) for score, tokens in found if tokens[-1] != EOS][:BEAM]
+    return sorted(done, key=lambda d: -d[0])[:BEAM]
+
+
+def searched(model, batch):
+    """The hypotheses of all sentences end to end: their tokens, starts, scores, and how many each sentence has."""
+    found = [search(model, row[row.ne(PAD)].unsqueeze(0)) for row in batch.src]
+    tokens = [tokens for hypotheses in found for _, tokens in hypotheses]
+    return {
+        "beam.tokens": np.concatenate(tokens).astype("<i4"),
+        "beam.starts": np.cumsum([0] + [len(t) for t in tokens]).astype("<i4"),
+        "beam.counts": np.array([len(hypotheses) for hypotheses in found], "<i4"),
+        "beam.scores": np.array([score for hypotheses in found for score, _ in hypotheses]),
+    }
+
+
 def make(name: str, dtype=torch.float64, replay=None):
     """(the model before any step, its batch, all numbers by key); `replay` gives the draws instead of the gates."""
     c, seeds = CASES[name], np.random.SeedSequence(SEEDS[name]).spawn(4)
@@ -139,6 +182,8 @@ def make(name: str, dtype=torch.float64, replay=None):
     batch, out = Batch(c, batch_rng), {}
     with torch.no_grad():
         out["eval.logits"] = loss_of(model.eval(), batch, "mix" if c.gated else "plain")[2]
+    if name in SEARCHED:
+        out |= searched(model, batch)
     single_steps(model, batch, step_rng, out, replay)
     train(copy.deepcopy(model), batch, train_rng, out, replay)
     out = {k: v.detach().numpy().copy() if torch.is_tensor(v) else v for k, v in out.items()}
@@ -149,12 +194,15 @@ def metadata(name: str) -> dict[str, str]:
     values = asdict(CASES[name]) | dict(
         case=name, label_smoothing=EPS, updates=UPDATES, gate_lr=GATE_LR, lr=ADAM["lr"], adam_beta1=ADAM["beta1"], adam_beta2=ADAM["beta2"],
         adam_eps=ADAM["eps"], weight_decay=ADAM["weight_decay"], norm_momentum=0.1, norm_eps=1e-5, seed=SEEDS[name],
-        norm="post", share_embeddings="decoder", decoder_gate="causal", cross_gate="query", sampling_unit="row",
+        share_embeddings="all" if CASES[name].share_all else "decoder", decoder_gate="causal", cross_gate="query", sampling_unit="row",
         made_by="tools/oracle/golden.py", torch=torch.__version__.split("+")[0])
     if values["gate"] == "experts":
         del values["gate"]  # older than the key
     else:
         values["gate_input"] = "position"
+    for key in NEWER:
+        if values[key] == getattr(Config, key):
+            del values[key]  # files are older than these keys
     return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in values.items()}
 
 
@@ -188,7 +236,7 @@ def check(name, model, batch, out):
         for layer in side.layers:
             layer.fc1.register_forward_hook(lambda module, args, y, real=real: corner.append(y[real].abs().min().item()))
     loss_of(probe, batch, "mix" if c.gated else "plain")
-    print(f"{name}: gradients against finite differences {worst:.1e}; nearest ReLU corner {min(corner):.1e}")
+    print(f"{name}: gradients against finite differences {worst:.1e}; nearest {c.activation} corner {min(corner):.1e}")
     assert worst < 1e-8
 
     if c.gated and c.gate == "experts":
@@ -212,7 +260,10 @@ def check(name, model, batch, out):
 
         # 5. Running statistics move by a tenth towards the batch's mean (encoder layer 0: the pooled embeddings).
         mask = batch.src.ne(PAD).unsqueeze(-1)
-        pooled = (model.encoder.embed(batch.src) * mask).sum(1) / mask.sum(1)
+        read = model.encoder.embed(batch.src)
+        if c.norm == "pre":
+            read = model.encoder.layers[0].self_attn_layer_norm(read)
+        pooled = (read * mask).sum(1) / mask.sum(1)
         norm = model.encoder.layers[0].self_attn.gate.norm
         want = 0.9 * norm.running_mean + 0.1 * pooled.mean(0), 0.9 * norm.running_var + 0.1 * pooled.var(0, unbiased=True)
         for step in "g", "f", "joint":

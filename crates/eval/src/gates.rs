@@ -7,7 +7,7 @@ use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
 use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::pass::{GateValues, Kind, Rows};
-use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
+use mae_model::{ExpertMode, Model, Probe, Translator};
 use mae_train::validate::entropy;
 use serde::Serialize;
 
@@ -97,7 +97,7 @@ pub fn for_each_batch(
     let device = model.params().device();
     for ids in sampler.ordered(Order::Given) {
         let packed = PackedBatch::from_pairs(data, &ids);
-        let batch = DeviceBatch::new(device, &packed);
+        let batch = model.upload(&packed);
         let mut tape = Tape::evaluation(model.params());
         let mut probe = Probe::default();
         let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) };

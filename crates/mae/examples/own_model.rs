@@ -9,7 +9,7 @@
 use std::error::Error;
 
 use mae::engine::ops::cross_entropy::{CrossEntropy, LossSums};
-use mae::engine::ops::embed::{Embedding, sinusoids};
+use mae::engine::ops::embed::{Embedding, Positions, sinusoids};
 use mae::engine::ops::residual_norm::LayerNorm;
 use mae::engine::optim::{Adam, Moments, StepNumbers, sgd};
 use mae::engine::{Device, Gradients, GroupSet, Ids, ParamId, Params, ParamsBuilder, Rng, Segments, Stream};
@@ -80,6 +80,7 @@ impl Classifier {
             kind: Kind::Encoder,
             width: WIDTH,
             heads: HEADS,
+            head_dim: 0,
             dropout: 0.0,
             mixture: &mixture,
         };
@@ -98,8 +99,8 @@ impl Classifier {
 
     /// One row per sequence.
     fn features(&self, pass: &mut Pass<'_, '_>, batch: &Batch) -> Var {
-        let embedding =
-            Embedding { table: self.tokens, positions: &self.positions, scale: 1.0, dropout: 0.0 };
+        let positions = Positions::Fixed(&self.positions);
+        let embedding = Embedding { table: self.tokens, positions, scale: 1.0, dropout: 0.0 };
         let x = pass.tape.embed(embedding, &batch.tokens, &batch.rows, None);
         let attended = self.attention.forward(pass, &x, &batch.rows, None);
         let y = pass.tape.residual_norm(&x, &attended, 0.0, self.norm).normed;
@@ -119,7 +120,8 @@ impl Classifier {
         let mut tape = Tape::training(&self.params, gradients, free, Rng::new(SEED, number as u32));
         let features = self.features(&mut Pass { tape: &mut tape, mode, probe: None }, batch);
         let weight = 1.0 / batch.classes.len() as f32;
-        let loss = CrossEntropy { vocabulary: self.classes, targets: &batch.classes, smoothing: 0.0, weight };
+        let (vocabulary, targets) = (self.classes, &batch.classes);
+        let loss = CrossEntropy { vocabulary, bias: None, targets, smoothing: 0.0, weight };
         let sums: LossSums = tape.cross_entropy(&features, loss);
         let updates = tape.backward();
         gradients.check_complete(free)?;
@@ -133,7 +135,7 @@ impl Classifier {
         let mut tape = Tape::evaluation(&self.params);
         let pass = &mut Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: None };
         let features = self.features(pass, batch);
-        let logits = tape.logits(&features, self.classes).to_host();
+        let logits = tape.logits(&features, self.classes, None).to_host();
         let best = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
         let wanted = &batch.wanted;
         let right =

@@ -1,5 +1,6 @@
 //! What a model is: sizes, norm order, sharing, and which row of the paper's tables.
 
+use mae_data::vocab::{BOS, EOS, PAD};
 use serde::{Deserialize, Serialize};
 
 use crate::experts::Experts;
@@ -34,9 +35,27 @@ pub struct ModelConfig {
     /// Dropout of attention probabilities.
     #[serde(default)]
     pub attention_dropout: f32,
-    /// Dropout after the ReLU.
+    /// Dropout after the activation.
     #[serde(default)]
     pub activation_dropout: f32,
+    /// Activation of the feed-forward sublayers. This key and the next five are not written if they have their defaults.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub activation: Activation,
+    /// Width of a head; 0: D / H. Other widths are those of models with fewer heads than they began with.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub head_dim: usize,
+    /// Position vectors.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub positions: Positions,
+    /// True if embeddings are not multiplied by √D.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub no_scale_embedding: bool,
+    /// First symbol that the decoder reads.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub decoder_start: DecoderStart,
+    /// True if the projection to the vocabulary has a bias.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub output_bias: bool,
     /// Where layer norms stand.
     #[serde(default)]
     pub norm: NormOrder,
@@ -59,6 +78,11 @@ fn max_positions() -> usize {
     1024
 }
 
+/// True if a key has its default.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Where layer norms stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,6 +92,56 @@ pub enum NormOrder {
     Post,
     /// Before each sublayer, and once at the end of each stack.
     Pre,
+}
+
+/// Activation of feed-forward sublayers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// max(0, x).
+    #[default]
+    Relu,
+    /// x·σ(x), also called SiLU.
+    Swish,
+    /// x·Φ(x), with the distribution function Φ of the normal distribution (not its approximation by tanh).
+    Gelu,
+}
+
+/// Position vectors, which are added to embeddings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Positions {
+    /// fairseq's sinusoids; a sentence begins with position 2.
+    #[default]
+    Fairseq,
+    /// The sinusoids of Hugging Face's Marian; a sentence begins with position 0.
+    Marian,
+    /// Parameters `{encoder,decoder}.embed_positions.weight` `[max_positions, D]`, which are never trained.
+    Table,
+}
+
+/// First symbol that the decoder reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecoderStart {
+    /// The end mark, `</s>` (fairseq).
+    #[default]
+    Eos,
+    /// `<pad>` (Marian).
+    Pad,
+    /// `<s>`.
+    Bos,
+}
+
+impl DecoderStart {
+    /// Id of the symbol.
+    pub fn id(self) -> u32 {
+        match self {
+            Self::Eos => EOS,
+            Self::Pad => PAD,
+            Self::Bos => BOS,
+        }
+    }
 }
 
 /// Which embeddings are one matrix.
@@ -116,6 +190,12 @@ impl ModelConfig {
             dropout,
             attention_dropout: 0.0,
             activation_dropout: 0.0,
+            activation: Activation::Relu,
+            head_dim: 0,
+            positions: Positions::Fairseq,
+            no_scale_embedding: false,
+            decoder_start: DecoderStart::Eos,
+            output_bias: false,
             norm: NormOrder::Post,
             share_embeddings: Sharing::Decoder,
             max_positions: max_positions(),
@@ -136,6 +216,8 @@ impl ModelConfig {
             width: self.encoder_embed_dim,
             inner: self.encoder_ffn_embed_dim,
             heads: self.encoder_attention_heads,
+            head_dim: self.head_dim,
+            activation: self.activation,
             dropout: self.dropout,
             attention_dropout: self.attention_dropout,
             activation_dropout: self.activation_dropout,
@@ -169,6 +251,14 @@ impl ModelConfig {
 impl Config for ModelConfig {
     const TASK: Task = Task::Translation;
     const DEFAULT_ARCH: &'static str = "transformer_iwslt_de_en";
+    const UNWRITTEN: &'static [(&'static str, &'static str)] = &[
+        ("activation", "relu"),
+        ("head_dim", "0"),
+        ("positions", "fairseq"),
+        ("no_scale_embedding", "false"),
+        ("decoder_start", "eos"),
+        ("output_bias", "false"),
+    ];
 
     fn named(arch: &str) -> Result<Self> {
         Self::arch(arch)
@@ -203,6 +293,12 @@ impl Config for ModelConfig {
             ("encoder_attention_heads", self.encoder_attention_heads.to_string()),
             ("norm", format!("{:?}", self.norm).to_lowercase()),
             ("share_embeddings", format!("{:?}", self.share_embeddings).to_lowercase()),
+            ("activation", format!("{:?}", self.activation).to_lowercase()),
+            ("head_dim", self.head_dim.to_string()),
+            ("positions", format!("{:?}", self.positions).to_lowercase()),
+            ("no_scale_embedding", self.no_scale_embedding.to_string()),
+            ("decoder_start", format!("{:?}", self.decoder_start).to_lowercase()),
+            ("output_bias", self.output_bias.to_string()),
         ]
     }
 }
@@ -218,6 +314,35 @@ mod tests {
             config.check().unwrap();
             assert_eq!(toml::from_str::<ModelConfig>(&toml::to_string(&config).unwrap()).unwrap(), config);
         }
+    }
+
+    /// Files of models that use no newer key are those of version 0.1.
+    #[test]
+    fn newer_keys_are_written_where_they_differ_from_their_defaults() {
+        let config = ModelConfig::arch("transformer_tiny").unwrap();
+        let text = toml::to_string(&config).unwrap();
+        for (key, default) in ModelConfig::UNWRITTEN {
+            assert!(!text.contains(&format!("\n{key} = ")), "{key} in {text}");
+            let default = default.parse::<toml::Value>().map_or(format!("\"{default}\""), |v| v.to_string());
+            let explicit = format!("{key} = {default}\n{text}");
+            assert_eq!(toml::from_str::<ModelConfig>(&explicit).unwrap(), config, "{key}");
+        }
+        let marian = ModelConfig {
+            activation: Activation::Swish,
+            head_dim: 16,
+            positions: Positions::Marian,
+            no_scale_embedding: true,
+            decoder_start: DecoderStart::Pad,
+            output_bias: true,
+            ..config
+        };
+        marian.check().unwrap();
+        let text = toml::to_string(&marian).unwrap();
+        assert!(
+            ModelConfig::UNWRITTEN.iter().all(|(key, _)| text.contains(&format!("\n{key} = "))),
+            "{text}"
+        );
+        assert_eq!(toml::from_str::<ModelConfig>(&text).unwrap(), marian);
     }
 
     #[test]

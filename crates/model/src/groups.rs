@@ -8,7 +8,7 @@ pub const GATE: GroupId = GroupId(0);
 pub const ATTENTION_OUTPUT: GroupId = GroupId(1);
 /// All other trained parameters.
 pub const REST: GroupId = GroupId(2);
-/// Running statistics of batch norms: kept and saved, never trained.
+/// Kept and saved, never trained: running statistics of batch norms, stored positions.
 pub const STATISTICS: GroupId = GroupId(3);
 
 /// Every group with its name in files.

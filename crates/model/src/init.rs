@@ -2,7 +2,8 @@
 //! with and without gates begin with the same values where they share parameters.
 
 use mae_data::vocab::PAD;
-use mae_engine::{Params, Result, Rng, Stream};
+use mae_engine::ops::embed::sinusoids;
+use mae_engine::{Device, Params, Result, Rng, Stream};
 use rayon::prelude::*;
 
 use crate::system::System;
@@ -41,6 +42,9 @@ fn values(name: &str, shape: &[usize], fan_in: usize, stream: Stream) -> Vec<f32
             values[PAD as usize * shape[1]..][..shape[1]].fill(0.0);
         }
         values
+    } else if is("embed_positions.weight") {
+        // Never trained, so it begins with something useful.
+        sinusoids(&Device::cpu(), shape[0], shape[1]).to_host()
     } else if is("norm.weight") || is("running_var") {
         vec![1.0; count]
     } else if is("norm.bias") || is("running_mean") {

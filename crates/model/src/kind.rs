@@ -20,6 +20,8 @@ pub trait Config: Clone + Debug + PartialEq + Serialize + DeserializeOwned {
     const TASK: Task;
     /// The architecture where none is named.
     const DEFAULT_ARCH: &'static str;
+    /// Keys that files hold only where their value is not this one.
+    const UNWRITTEN: &'static [(&'static str, &'static str)];
 
     /// A named architecture.
     fn named(arch: &str) -> Result<Self>;

@@ -4,19 +4,20 @@
 //! norm at the end. Both are one loop: between sublayers runs a pair (stream, input of the next sublayer); the op that
 //! follows a sublayer adds to the stream and norms the sum with the norm that comes next in that order.
 
-use mae_engine::ops::linear::Activation;
+use mae_engine::ops::activation::Curve;
+use mae_engine::ops::linear::Activation as Fused;
 use mae_engine::ops::residual_norm::LayerNorm;
 use mae_engine::{Device, ParamId, ParamsBuilder, Segments, Tape, Var};
 
 use crate::Result;
 use crate::attention::{AttentionConfig, AttentionState, MixtureAttention, SearchRoom, StepContext, linear};
-use crate::config::{Mixture, NormOrder};
+use crate::config::{Activation, Mixture, NormOrder};
 use crate::groups::REST;
 use crate::pass::{Kind, Pass};
 
 enum Sublayer {
     Attention(MixtureAttention),
-    FeedForward { fc1: [ParamId; 2], fc2: [ParamId; 2], dropout: f32 },
+    FeedForward { fc1: [ParamId; 2], fc2: [ParamId; 2], activation: Activation, dropout: f32 },
 }
 
 /// Side of a stack: encoder or decoder.
@@ -43,11 +44,15 @@ pub struct StackConfig<'a> {
     pub inner: usize,
     /// H.
     pub heads: usize,
+    /// Width of a head; 0: D / H.
+    pub head_dim: usize,
+    /// Activation of the feed-forward sublayers.
+    pub activation: Activation,
     /// Dropout of each sublayer's output.
     pub dropout: f32,
     /// Dropout of attention probabilities.
     pub attention_dropout: f32,
-    /// Dropout after the ReLU.
+    /// Dropout after the activation.
     pub activation_dropout: f32,
     /// Position of layer norms.
     pub norm: NormOrder,
@@ -60,8 +65,8 @@ pub struct StackConfig<'a> {
 impl StackConfig<'_> {
     /// One of the attentions.
     pub fn attention(&self, kind: Kind) -> AttentionConfig<'_> {
-        let Self { width, heads, attention_dropout: dropout, mixture, .. } = *self;
-        AttentionConfig { kind, width, heads, dropout, mixture }
+        let Self { width, heads, head_dim, attention_dropout: dropout, mixture, .. } = *self;
+        AttentionConfig { kind, width, heads, head_dim, dropout, mixture }
     }
 
     /// Tells `require` what must hold, and the fault where it does not; `side` begins the names of keys.
@@ -71,7 +76,7 @@ impl StackConfig<'_> {
             width > 0 && width.is_multiple_of(2),
             format!("{side}_embed_dim = {width} must be even and above 0"),
         );
-        let divides = heads > 0 && width.is_multiple_of(heads);
+        let divides = heads > 0 && (self.head_dim > 0 || width.is_multiple_of(heads));
         require(divides, format!("{side}_attention_heads = {heads} must divide {side}_embed_dim = {width}"));
         require(self.inner > 0, format!("{side}_ffn_embed_dim must be above 0"));
         for (key, p) in [
@@ -119,7 +124,8 @@ impl Stack {
                 ]
             };
             let (fc1, fc2) = (map("fc1", inner, width), map("fc2", width, inner));
-            sublayers.push(Sublayer::FeedForward { fc1, fc2, dropout: config.activation_dropout });
+            let StackConfig { activation, activation_dropout: dropout, .. } = *config;
+            sublayers.push(Sublayer::FeedForward { fc1, fc2, activation, dropout });
             norms.push(declare_norm(params, &format!("{at}.final_layer_norm"), width));
         }
         if config.norm == NormOrder::Pre && config.final_norm {
@@ -218,10 +224,18 @@ impl Stack {
 
 impl Sublayer {
     fn feed(&self, tape: &mut Tape<'_>, x: &Var) -> Var {
-        let Self::FeedForward { fc1, fc2, dropout } = self else {
+        let Self::FeedForward { fc1, fc2, activation, dropout } = self else {
             unreachable!("attentions are handled before")
         };
-        let inner = tape.linear(x, fc1[0], fc1[1], Activation::Relu, *dropout);
+        let smooth = |tape: &mut Tape<'_>, curve: Curve| {
+            let sums = linear(tape, x, *fc1);
+            tape.activate(&sums, curve, *dropout)
+        };
+        let inner = match activation {
+            Activation::Relu => tape.linear(x, fc1[0], fc1[1], Fused::Relu, *dropout),
+            Activation::Swish => smooth(tape, Curve::Swish),
+            Activation::Gelu => smooth(tape, Curve::Gelu),
+        };
         linear(tape, &inner, *fc2)
     }
 }

@@ -90,7 +90,7 @@ impl Translator {
         state.stack.reorder(self.params(), parents);
     }
 
-    /// Reads one token per hypothesis; returns the logits of the next, `[R, V]`, on a GPU with surplus rows at the end.
+    /// Reads one token per hypothesis, the end mark before the first; returns the logits of the next, `[R, V]`, on a GPU with surplus rows at the end.
     pub fn step(
         &self,
         state: &mut DecoderState,
@@ -102,7 +102,7 @@ impl Translator {
         let DecoderState { stack, sentences, memory, inputs } = state;
         let rows = stack.rows(device, tokens.len());
         let inputs = inputs.entry(rows).or_insert_with(|| StepInputs::new(device, rows));
-        inputs.tokens.load(tokens);
+        inputs.tokens.load(&self.previous_tokens(tokens));
         inputs.sentences.load(sentences);
         let memory = Some((&inputs.sentences, &*memory));
         let step = Step { stack: self.decoder(), params: self.params(), rows, mode, memory };

@@ -1,13 +1,16 @@
 //! The translation model: embeddings, encoder, decoder, loss.
 
+use std::borrow::Cow;
+
+use mae_data::EOS;
 use mae_data::batch::PackedBatch;
 use mae_engine::ops::cross_entropy::{CrossEntropy, LossSums};
 use mae_engine::ops::decode::Lineage;
-use mae_engine::ops::embed::{Embedding, sinusoids};
+use mae_engine::ops::embed::{self, Embedding, marian_sinusoids, sinusoids};
 use mae_engine::{Device, Ids, ParamId, Params, ParamsBuilder, Segments, Tape, Tensor, Var};
 
-use crate::config::{ModelConfig, Sharing};
-use crate::groups::{self, REST};
+use crate::config::{DecoderStart, ModelConfig, Positions, Sharing};
+use crate::groups::{self, REST, STATISTICS};
 use crate::kind::Model;
 use crate::pass::Pass;
 use crate::stack::{Side, Stack};
@@ -19,10 +22,22 @@ pub struct Translator {
     params: Params,
     encoder: Stack,
     decoder: Stack,
-    positions: Tensor,
-    source_embedding: ParamId,
-    target_embedding: ParamId,
+    source_embedding: InputEmbedding,
+    target_embedding: InputEmbedding,
     output_embedding: ParamId,
+    output_bias: Option<ParamId>,
+}
+
+/// Embeddings of one side, and the position vectors that are added to them.
+struct InputEmbedding {
+    table: ParamId,
+    positions: PositionTable,
+}
+
+/// Position vectors of one side.
+enum PositionTable {
+    Fixed(Tensor),
+    Stored(ParamId),
 }
 
 /// A batch on the model's device.
@@ -31,12 +46,13 @@ pub struct DeviceBatch {
     pub source: Ids,
     /// Source sentences.
     pub source_rows: Segments,
-    /// Decoder input: targets moved right by one, the end mark in front, `[Nt]`.
+    /// Decoder input: targets moved right by one, the model's start symbol in front, `[Nt]`.
     pub previous: Ids,
     /// Target tokens end to end, `[Nt]`.
     pub target: Ids,
     /// Target sentences.
     pub target_rows: Segments,
+    start: DecoderStart,
 }
 
 /// Room for a batch, rounded up, so that many batches are alike and one captured pass serves them all.
@@ -68,8 +84,8 @@ impl BatchShape {
 }
 
 impl DeviceBatch {
-    /// Room for batches of a shape, to be loaded.
-    pub fn with_room(device: &Device, shape: BatchShape) -> Self {
+    /// Room for batches of a shape, to be loaded, of a model whose decoder reads `start` first.
+    pub fn with_room(device: &Device, shape: BatchShape, start: DecoderStart) -> Self {
         let BatchShape { source, target, sentences, longest } = shape;
         Self {
             source: Ids::with_room(device, source),
@@ -77,6 +93,7 @@ impl DeviceBatch {
             previous: Ids::with_room(device, target),
             target: Ids::with_room(device, target),
             target_rows: Segments::with_room(device, sentences, target, longest),
+            start,
         }
     }
 
@@ -84,21 +101,34 @@ impl DeviceBatch {
     pub fn load(&mut self, batch: &PackedBatch) {
         self.source.load(&batch.src);
         self.source_rows.load(&batch.src_starts);
-        self.previous.load(&batch.prev);
+        self.previous.load(&previous(batch, self.start));
         self.target.load(&batch.tgt);
         self.target_rows.load(&batch.tgt_starts);
     }
 
-    /// Uploads a batch.
-    pub fn new(device: &Device, batch: &PackedBatch) -> Self {
+    /// Uploads a batch for a model whose decoder reads `start` first.
+    pub fn new(device: &Device, batch: &PackedBatch, start: DecoderStart) -> Self {
         Self {
             source: Ids::from_host(device, &batch.src),
             source_rows: Segments::from_host(device, &batch.src_starts),
-            previous: Ids::from_host(device, &batch.prev),
+            previous: Ids::from_host(device, &previous(batch, start)),
             target: Ids::from_host(device, &batch.tgt),
             target_rows: Segments::from_host(device, &batch.tgt_starts),
+            start,
         }
     }
+}
+
+/// The decoder's input of a batch, which is packed with the end mark in front of each sentence.
+fn previous(batch: &PackedBatch, start: DecoderStart) -> Cow<'_, [u32]> {
+    if start == DecoderStart::Eos {
+        return Cow::Borrowed(&batch.prev);
+    }
+    let mut previous = batch.prev.clone();
+    for sentence in batch.tgt_starts.windows(2).filter(|ends| ends[0] < ends[1]) {
+        previous[sentence[0] as usize] = start.id();
+    }
+    Cow::Owned(previous)
 }
 
 /// The encoder's output and whose rows are whose.
@@ -119,30 +149,42 @@ impl Translator {
             return Err(Error::TwoDictionaries { source_types, target_types });
         }
         let mut params = ParamsBuilder::default();
-        let source_embedding =
-            params.matrix("encoder.embed_tokens.weight".into(), [source_types, width], REST);
+        let positions = |params: &mut ParamsBuilder, side: &str| match config.positions {
+            Positions::Fairseq => PositionTable::Fixed(sinusoids(device, config.max_positions, width)),
+            Positions::Marian => PositionTable::Fixed(marian_sinusoids(device, config.max_positions, width)),
+            Positions::Table => PositionTable::Stored(params.matrix(
+                format!("{side}.embed_positions.weight"),
+                [config.max_positions, width],
+                STATISTICS,
+            )),
+        };
+        let table = params.matrix("encoder.embed_tokens.weight".into(), [source_types, width], REST);
+        let source_embedding = InputEmbedding { table, positions: positions(&mut params, "encoder") };
         let encoder = Stack::declare(&mut params, &config.stack(Side::Encoder), device)?;
-        let target_embedding = match config.share_embeddings {
-            Sharing::All => source_embedding,
+        let table = match config.share_embeddings {
+            Sharing::All => source_embedding.table,
             _ => params.matrix("decoder.embed_tokens.weight".into(), [target_types, width], REST),
         };
+        let target_embedding = InputEmbedding { table, positions: positions(&mut params, "decoder") };
         let decoder = Stack::declare(&mut params, &config.stack(Side::Decoder), device)?;
         let output_embedding = match config.share_embeddings {
             Sharing::None => params.matrix("decoder.embed_out".into(), [target_types, width], REST),
-            _ => target_embedding,
+            _ => target_embedding.table,
         };
+        let output_bias = config
+            .output_bias
+            .then(|| params.vector("decoder.output_projection.bias".into(), target_types, REST));
         let params = params.finish(device);
-        let positions = sinusoids(device, config.max_positions, width);
         let config = config.clone();
         Ok(Self {
             config,
             params,
             encoder,
             decoder,
-            positions,
             source_embedding,
             target_embedding,
             output_embedding,
+            output_bias,
         })
     }
 
@@ -175,20 +217,20 @@ impl Translator {
 
     /// The encoder's output.
     pub fn encode(&self, pass: &mut Pass<'_, '_>, source: &Ids, rows: &Segments) -> Memory {
-        let x = self.embed(pass.tape, self.source_embedding, source, rows, None);
+        let x = self.embed(pass.tape, &self.source_embedding, source, rows, None);
         Memory { output: self.encoder.forward(pass, x, rows, None), rows: rows.clone() }
     }
 
     /// The decoder's output for whole targets, `[Nt, D]`.
     pub fn features(&self, pass: &mut Pass<'_, '_>, batch: &DeviceBatch) -> Var {
         let memory = self.encode(pass, &batch.source, &batch.source_rows);
-        let x = self.embed(pass.tape, self.target_embedding, &batch.previous, &batch.target_rows, None);
+        let x = self.embed(pass.tape, &self.target_embedding, &batch.previous, &batch.target_rows, None);
         self.decoder.forward(pass, x, &batch.target_rows, Some((&memory.output, &memory.rows)))
     }
 
     /// Logits of features.
     pub fn logits(&self, tape: &mut Tape<'_>, features: &Var) -> Tensor {
-        tape.logits(features, self.output_embedding)
+        tape.logits(features, self.output_embedding, self.output_bias)
     }
 
     pub(crate) fn embed_targets(
@@ -198,7 +240,16 @@ impl Translator {
         rows: &Segments,
         after: &Lineage,
     ) -> Var {
-        self.embed(tape, self.target_embedding, ids, rows, Some(after))
+        self.embed(tape, &self.target_embedding, ids, rows, Some(after))
+    }
+
+    /// What the decoder reads for the newest tokens of hypotheses: the start symbol for the end mark, which none of
+    /// them holds but those that have not begun.
+    pub(crate) fn previous_tokens<'a>(&self, tokens: &'a [u32]) -> Cow<'a, [u32]> {
+        match self.config.decoder_start {
+            DecoderStart::Eos => Cow::Borrowed(tokens),
+            start => tokens.iter().map(|&token| if token == EOS { start.id() } else { token }).collect(),
+        }
     }
 
     pub(crate) fn decoder(&self) -> &Stack {
@@ -208,13 +259,20 @@ impl Translator {
     fn embed(
         &self,
         tape: &mut Tape<'_>,
-        table: ParamId,
+        input: &InputEmbedding,
         ids: &Ids,
         rows: &Segments,
         after: Option<&Lineage>,
     ) -> Var {
-        let scale = (self.config.encoder_embed_dim as f32).sqrt();
-        let embedding = Embedding { table, positions: &self.positions, scale, dropout: self.config.dropout };
+        let scale = match self.config.no_scale_embedding {
+            true => 1.0,
+            false => (self.config.encoder_embed_dim as f32).sqrt(),
+        };
+        let positions = match &input.positions {
+            PositionTable::Fixed(table) => embed::Positions::Fixed(table),
+            PositionTable::Stored(id) => embed::Positions::Stored(*id),
+        };
+        let embedding = Embedding { table: input.table, positions, scale, dropout: self.config.dropout };
         tape.embed(embedding, ids, rows, after)
     }
 }
@@ -243,8 +301,8 @@ impl Model for Translator {
 
     fn check_ids(&self, batch: &PackedBatch) -> Result<()> {
         let types = |table: ParamId| self.params.block(table).rows;
-        Error::check_ids("source sentence", &batch.src, types(self.source_embedding))?;
-        Error::check_ids("target sentence", &batch.tgt, types(self.target_embedding))
+        Error::check_ids("source sentence", &batch.src, types(self.source_embedding.table))?;
+        Error::check_ids("target sentence", &batch.tgt, types(self.target_embedding.table))
     }
 
     fn shape(&self, batch: &PackedBatch, max_tokens: usize) -> BatchShape {
@@ -252,11 +310,11 @@ impl Model for Translator {
     }
 
     fn upload(&self, batch: &PackedBatch) -> DeviceBatch {
-        DeviceBatch::new(self.params().device(), batch)
+        DeviceBatch::new(self.params().device(), batch, self.config.decoder_start)
     }
 
     fn room(&self, shape: &BatchShape) -> DeviceBatch {
-        DeviceBatch::with_room(self.params().device(), *shape)
+        DeviceBatch::with_room(self.params().device(), *shape, self.config.decoder_start)
     }
 
     fn load(room: &mut DeviceBatch, batch: &PackedBatch) {
@@ -265,8 +323,8 @@ impl Model for Translator {
 
     fn loss(&self, pass: &mut Pass<'_, '_>, batch: &DeviceBatch, smoothing: f32, weight: f32) -> LossSums {
         let features = self.features(pass, batch);
-        let loss =
-            CrossEntropy { vocabulary: self.output_embedding, targets: &batch.target, smoothing, weight };
+        let (vocabulary, bias) = (self.output_embedding, self.output_bias);
+        let loss = CrossEntropy { vocabulary, bias, targets: &batch.target, smoothing, weight };
         pass.tape.cross_entropy(&features, loss)
     }
 }

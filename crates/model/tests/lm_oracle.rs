@@ -46,6 +46,7 @@ fn config_of(golden: &Golden) -> LmConfig {
             gate_window: golden.number("window"),
             ..Mixture::default()
         },
+        ..LmConfig::arch("transformer_lm_tiny").unwrap()
     }
 }
 

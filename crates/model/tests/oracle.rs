@@ -8,7 +8,7 @@ use mae_data::PackedBatch;
 use mae_engine::optim::{Adam, Moments, StepNumbers, sgd};
 use mae_engine::{Gradients, GroupSet, Rng, Tape};
 use mae_model::attention::Pass;
-use mae_model::config::{GateReads, Mixture, NormOrder, Sharing, System};
+use mae_model::config::{GateReads, Mixture, System};
 use mae_model::system::Training;
 use mae_model::{DeviceBatch, ExpertMode, Model, ModelConfig, Translator, groups};
 
@@ -18,6 +18,11 @@ fn config_of(golden: &Golden) -> ModelConfig {
         ("true", _) => System::MAE,
         _ => System::BASE,
     };
+    /// The value of a key whose values are names.
+    fn key<T: serde::de::DeserializeOwned>(golden: &Golden, key: &str) -> Option<T> {
+        let value = golden.metadata.get(key)?;
+        Some(toml::Value::String(value.clone()).try_into().unwrap())
+    }
     ModelConfig {
         arch: "golden".into(),
         encoder_layers: golden.number("layers"),
@@ -28,8 +33,13 @@ fn config_of(golden: &Golden) -> ModelConfig {
         dropout: 0.0,
         attention_dropout: 0.0,
         activation_dropout: 0.0,
-        norm: NormOrder::Post,
-        share_embeddings: Sharing::Decoder,
+        activation: key(golden, "activation").unwrap_or_default(),
+        positions: key(golden, "positions").unwrap_or_default(),
+        no_scale_embedding: golden.metadata.get("no_scale_embedding").is_some_and(|value| value == "true"),
+        decoder_start: key(golden, "decoder_start").unwrap_or_default(),
+        output_bias: golden.metadata.get("output_bias").is_some_and(|value| value == "true"),
+        norm: key(golden, "norm").unwrap_or_default(),
+        share_embeddings: key(golden, "share_embeddings").unwrap_or_default(),
         max_positions: 64,
         mixture: Mixture {
             system,
@@ -42,6 +52,7 @@ fn config_of(golden: &Golden) -> ModelConfig {
             gate_dropout: 0.0,
             ..Mixture::default()
         },
+        ..ModelConfig::arch("transformer_tiny").unwrap()
     }
 }
 
@@ -61,7 +72,7 @@ fn batch_of(golden: &Golden) -> DeviceBatch {
         tgt_starts: golden.ids("tgt.starts"),
         ids: (0..golden.get("tgt.starts").len() as u32 - 1).collect(),
     };
-    DeviceBatch::new(&place().device, &batch)
+    DeviceBatch::new(&place().device, &batch, config_of(golden).decoder_start)
 }
 
 /// One training pass; returns (smoothed loss, nll) sums.
@@ -227,7 +238,17 @@ fn sigmoid_agrees_with_the_oracle() {
 }
 
 #[test]
+fn marian_agrees_with_the_oracle() {
+    check_logits_and_steps("marian");
+}
+
+#[test]
+fn gelu_with_pre_norm_agrees_with_the_oracle() {
+    check_logits_and_steps("gelu");
+}
+
+#[test]
 fn ten_training_losses_agree_with_the_oracle() {
     check_ten_joint_updates("sigmoid");
-    ["base", "mae7", "mae6"].into_iter().for_each(check_ten_updates);
+    ["base", "mae7", "mae6", "marian", "gelu"].into_iter().for_each(check_ten_updates);
 }

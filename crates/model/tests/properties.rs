@@ -9,7 +9,7 @@ use mae_model::attention::Pass;
 use mae_model::config::{
     CrossGate, DecoderGate, GateReads, Mixture, NormOrder, SamplingUnit, Sharing, System,
 };
-use mae_model::{DeviceBatch, ExpertMode, Model, ModelConfig, Translator, groups};
+use mae_model::{ExpertMode, Model, ModelConfig, Translator, groups};
 
 const TYPES: [usize; 2] = [19, 17];
 
@@ -85,7 +85,7 @@ fn logits_on(
     mode: &ExpertMode,
     tape: &mut Tape<'_>,
 ) -> Vec<Vec<f32>> {
-    let on_device = DeviceBatch::new(&Device::cpu(), batch);
+    let on_device = model.upload(batch);
     let mut pass = Pass { tape: &mut *tape, mode, probe: None };
     let features = model.features(&mut pass, &on_device);
     let values = model.logits(tape, &features).to_host();
@@ -118,7 +118,7 @@ fn pass(
     mode: &ExpertMode,
     free: GroupSet,
 ) -> f64 {
-    let on_device = DeviceBatch::new(&Device::cpu(), &batch(lengths));
+    let on_device = model.upload(&batch(lengths));
     let mut tape = Tape::training(model.params(), gradients, free, Rng::new(1, 1));
     let sums = model.loss(&mut Pass { tape: &mut tape, mode, probe: None }, &on_device, 0.1, 0.05);
     tape.backward();

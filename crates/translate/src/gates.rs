@@ -4,7 +4,7 @@ use mae_data::{EOS, PackedBatch};
 use mae_engine::Tape;
 use mae_model::attention::Pass;
 use mae_model::pass::{Kind, Rows};
-use mae_model::{DeviceBatch, ExpertMode, Probe, Translator};
+use mae_model::{ExpertMode, Model, Probe, Translator};
 
 use crate::error::Result;
 use crate::hypothesis::Hypothesis;
@@ -80,7 +80,7 @@ pub fn gates_of(
     let (mut tape, mut probe) = (Tape::evaluation(model.params()), Probe::default());
     let mode = mode.at(&pairs.ids);
     let mut pass = Pass { tape: &mut tape, mode: &mode, probe: Some(&mut probe) };
-    model.features(&mut pass, &DeviceBatch::new(device, &pairs));
+    model.features(&mut pass, &model.upload(&pairs));
     for record in &probe.gates {
         let (values, experts) = (record.gates.to_host(), record.gates.cols());
         let of_encoder = record.kind == Kind::Encoder;

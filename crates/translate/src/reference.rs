@@ -4,7 +4,7 @@ use mae_data::PackedBatch;
 use mae_engine::Tape;
 use mae_engine::ops::decode::mean_log_probs;
 use mae_model::attention::Pass;
-use mae_model::{DeviceBatch, ExpertMode, Model, Translator};
+use mae_model::{ExpertMode, Model, Translator};
 
 use crate::error::{Error, Result};
 
@@ -42,7 +42,7 @@ pub fn score_references(
 
 /// Log-probabilities of all target tokens end to end.
 fn log_probs(model: &Translator, batch: &PackedBatch, mode: &ExpertMode) -> Result<Vec<f32>> {
-    let on_device = DeviceBatch::new(model.params().device(), batch);
+    let on_device = model.upload(batch);
     let mut tape = Tape::evaluation(model.params());
     let mut pass = Pass { tape: &mut tape, mode, probe: None };
     let log_probs = model.loss(&mut pass, &on_device, 0.0, 1.0).log_probs.to_host();

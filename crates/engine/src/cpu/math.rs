@@ -32,6 +32,28 @@ pub(crate) fn tanh(x: f32) -> f32 {
     if x.abs() < 0.625 { near } else { far }
 }
 
+/// σ(x) = 1/(1 + e⁻ˣ).
+#[inline(always)]
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x.clamp(-80.0, 80.0)))
+}
+
+/// Distribution function and density of the normal distribution at x, the first to 2e-7: erfc by the formula 7.1.26 of
+/// Abramowitz and Stegun.
+#[inline(always)]
+pub(crate) fn normal(x: f32) -> (f32, f32) {
+    const DENSITY_AT_0: f32 = 0.398_942_3;
+    let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
+    let power = exp(-z * z);
+    let t = 1.0 / z.mul_add(0.327_591_1, 1.0);
+    let mut poly = 1.061_405_4;
+    for c in [-1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6] {
+        poly = t.mul_add(poly, c);
+    }
+    let tail = 0.5 * t * poly * power;
+    (if x < 0.0 { tail } else { 1.0 - tail }, DENSITY_AT_0 * power)
+}
+
 /// The largest value; −∞ for none.
 #[inline(always)]
 pub(crate) fn max(values: &[f32]) -> f32 {

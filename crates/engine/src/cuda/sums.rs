@@ -94,7 +94,8 @@ const WAITING_BYTES: usize = 40 << 20;
 /// A matrix that waits for its columns to be summed into `target`.
 struct Waiting {
     values: Buffer,
-    size: [usize; 2],
+    /// Rows, columns, and values from one row to the next.
+    size: [usize; 3],
     target: Ptr,
     add: u32,
 }
@@ -115,7 +116,19 @@ impl ColumnSums {
         &mut self,
         gpu: &Arc<Gpu>,
         values: Buffer,
-        size: [usize; 2],
+        [rows, cols]: [usize; 2],
+        target: Ptr,
+        add: u32,
+    ) {
+        self.push_pitched_rows(gpu, values, [rows, cols, cols], target, add);
+    }
+
+    /// The same for rows that are some values apart; what lies between them is summed, too, and not looked at.
+    pub(crate) fn push_pitched_rows(
+        &mut self,
+        gpu: &Arc<Gpu>,
+        values: Buffer,
+        size: [usize; 3],
         target: Ptr,
         add: u32,
     ) {
@@ -135,19 +148,19 @@ impl ColumnSums {
         let (mut most_cols, mut most_parts) = (0, 0);
         let waiting = std::mem::take(&mut self.waiting);
         for (matrix, sum) in waiting.iter().zip(&mut jobs.job) {
-            let [rows, cols] = matrix.size;
+            let [rows, cols, pitch] = matrix.size;
             let rows_per_part = 64 * rows.div_ceil(64 * MOST_PARTS).max(2);
             let parts = rows.div_ceil(rows_per_part);
-            let partials = Block::new(gpu, 4 * parts * cols);
+            let partials = Block::new(gpu, 4 * parts * pitch);
             *sum = RowSum {
                 values: matrix.values.ptr(),
                 partials: partials.ptr(),
                 rows: rows as u32,
-                cols: cols as u32,
+                cols: pitch as u32,
                 rows_per_part: rows_per_part as u32,
             };
-            (most_cols, most_parts) = (most_cols.max(cols), most_parts.max(parts));
-            self.sums.push(ColumnSum::new(partials.ptr(), matrix.target, [parts, cols, cols], matrix.add));
+            (most_cols, most_parts) = (most_cols.max(pitch), most_parts.max(parts));
+            self.sums.push(ColumnSum::new(partials.ptr(), matrix.target, [parts, cols, pitch], matrix.add));
             self.blocks.push(partials);
         }
         let shape = Shape {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`embed`] | dropout(scale·E\[id\] + position) | ids |
 //! | [`linear`] | dropout(act(X·Wᵀ + b)) | X, Y |
+//! | [`activation`] | dropout(act(X)) for swish and GELU | X |
 //! | [`attention`] | softmax(QKᵀ/√K)·V per sentence and head, times head weights | Q, K, V, row log-sums |
 //! | [`residual_norm`] | x + dropout(z), then layer norm; layer norm alone | the sum, row mean and scale |
 //! | [`pool`] | mean over each sentence; causal running mean | boundaries |
@@ -43,6 +44,7 @@
 //! pass recomputes dropout masks from their stream; what changes from step to step is read from device memory, so that
 //! a captured pass can be replayed.
 
+pub mod activation;
 pub mod adaptive;
 pub mod attention;
 pub mod batch_norm;
@@ -75,6 +77,7 @@ macro_rules! rooms {
 }
 
 rooms! {
+    activation: [FILE];
     adaptive: [FILE];
     attention: [FORWARD, BACKWARD];
     batch_norm: [FILE];

@@ -9,7 +9,7 @@ use crate::ops::attention::{Attention, HeadWeights, Inputs};
 use crate::ops::batch_norm::BatchNorm;
 use crate::ops::cross_entropy::{CrossEntropy, LossSums};
 use crate::ops::embed::suite::tokens;
-use crate::ops::embed::{Embedding, sinusoids};
+use crate::ops::embed::{Embedding, Positions, sinusoids};
 use crate::ops::linear::Activation;
 use crate::ops::mixture::Pick;
 use crate::ops::residual_norm::{LayerNorm, Normed};
@@ -96,7 +96,8 @@ impl Network {
     fn loss(&self, tape: &mut Tape<'_>, feed: &Feed, weight: f32) -> LossSums {
         let Feed { ids, targets, segments } = feed;
         let scale = (WIDTH as f32).sqrt();
-        let embedding = Embedding { table: self.table, positions: &self.positions, scale, dropout: DROPOUT };
+        let positions = Positions::Fixed(&self.positions);
+        let embedding = Embedding { table: self.table, positions, scale, dropout: DROPOUT };
         let mut x = tape.embed(embedding, ids, segments, None);
         for (layer, [weights, bias]) in self.qkv.into_iter().enumerate() {
             let causal = layer == 1;
@@ -120,7 +121,10 @@ impl Network {
         }
         let means = tape.running_mean(&x, segments, Some(5));
         x = tape.residual(&x, &means, DROPOUT);
-        tape.cross_entropy(&x, CrossEntropy { vocabulary: self.table, targets, smoothing: 0.1, weight })
+        tape.cross_entropy(
+            &x,
+            CrossEntropy { vocabulary: self.table, bias: None, targets, smoothing: 0.1, weight },
+        )
     }
 }
 

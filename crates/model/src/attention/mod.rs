@@ -27,10 +27,12 @@ pub use step::{AttentionState, SearchRoom, StepContext};
 pub struct AttentionConfig<'a> {
     /// Kind of attention: the sides that it connects.
     pub kind: Kind,
-    /// D: width of queries, keys, values and the output.
+    /// D: width of the input and the output.
     pub width: usize,
-    /// H, which divides the width.
+    /// H.
     pub heads: usize,
+    /// K, the width of a head; 0: D / H.
+    pub head_dim: usize,
     /// Dropout of attention probabilities.
     pub dropout: f32,
     /// Mixture of the heads.
@@ -43,16 +45,21 @@ impl AttentionConfig<'_> {
         self.mixture.experts(self.heads)
     }
 
+    /// H·K: width of queries, keys and values.
+    pub fn inner(&self) -> usize {
+        if self.head_dim > 0 { self.heads * self.head_dim } else { self.width }
+    }
+
     /// An error with all faults at once.
     pub fn check(&self) -> Result<()> {
-        let Self { width, heads, dropout, .. } = *self;
+        let Self { width, heads, head_dim, dropout, .. } = *self;
         let mut faults = Vec::new();
         let mut require = |holds: bool, fault: String| {
             if !holds {
                 faults.push(fault);
             }
         };
-        let divides = heads > 0 && width > 0 && width.is_multiple_of(heads);
+        let divides = heads > 0 && width > 0 && (head_dim > 0 || width.is_multiple_of(heads));
         require(divides, format!("heads = {heads} must divide width = {width}, which must be above 0"));
         require((0.0..1.0).contains(&dropout), format!("dropout = {dropout} must be at least 0 and below 1"));
         self.mixture.check(self, &mut require);
@@ -66,6 +73,8 @@ pub struct MixtureAttention {
     name: String,
     kind: Kind,
     heads: usize,
+    /// H·K.
+    inner: usize,
     dropout: f32,
     projections: Projections,
     out: [ParamId; 2],
@@ -91,24 +100,26 @@ impl MixtureAttention {
         device: &Device,
     ) -> Result<Self> {
         config.check()?;
-        let AttentionConfig { kind, width, heads, dropout, mixture } = *config;
-        let mut project = |parts: &[&str], group| {
+        let AttentionConfig { kind, width, heads, dropout, mixture, .. } = *config;
+        let inner = config.inner();
+        let mut project = |parts: &[&str], [rows, cols]: [usize; 2], group| {
             let weights =
-                parts.iter().map(|p| (format!("{name}.{p}_proj.weight"), vec![width, width])).collect();
-            let biases = parts.iter().map(|p| (format!("{name}.{p}_proj.bias"), vec![width])).collect();
-            [params.block(weights, width, group), params.block(biases, 1, group)]
+                parts.iter().map(|p| (format!("{name}.{p}_proj.weight"), vec![rows, cols])).collect();
+            let biases = parts.iter().map(|p| (format!("{name}.{p}_proj.bias"), vec![rows])).collect();
+            [params.block(weights, cols, group), params.block(biases, 1, group)]
         };
+        let mut into_heads = |parts: &[&str]| project(parts, [inner, width], REST);
         let projections = match kind {
-            Kind::Encoder | Kind::Decoder => Projections::Packed(project(&["q", "k", "v"], REST)),
-            Kind::Cross => Projections::Apart { q: project(&["q"], REST), kv: project(&["k", "v"], REST) },
+            Kind::Encoder | Kind::Decoder => Projections::Packed(into_heads(&["q", "k", "v"])),
+            Kind::Cross => Projections::Apart { q: into_heads(&["q"]), kv: into_heads(&["k", "v"]) },
         };
-        let out = project(&["out"], ATTENTION_OUTPUT);
+        let out = project(&["out"], [width, inner], ATTENTION_OUTPUT);
         let gating = mixture.system.gate().map(|kind_of_gate| Gating {
             gate: (kind_of_gate.declare)(params, &format!("{name}.gate"), config, device),
             input: GateInput::of(kind, mixture),
         });
         let values = mixture.system.values();
-        Ok(Self { name: name.into(), kind, heads, dropout, projections, out, gating, values })
+        Ok(Self { name: name.into(), kind, heads, inner, dropout, projections, out, gating, values })
     }
 
     /// x `[N, D]`, the sentences `rows`, attends to itself, or to `memory`.

@@ -86,8 +86,8 @@ impl MixtureAttention {
             _ => InputState::Nothing,
         };
         AttentionState(Some(Remembered {
-            kv: KvCache::new(device, steps, width),
-            memory: cross.then(|| FixedTensor::activations(device, [room.source, 2 * width])),
+            kv: KvCache::new(device, steps, self.inner),
+            memory: cross.then(|| FixedTensor::activations(device, [room.source, 2 * self.inner])),
             read,
             sentence_weights: self
                 .gating

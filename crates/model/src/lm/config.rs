@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{DecoderGate, Mixture, NormOrder};
+use crate::config::{Activation, DecoderGate, Mixture, NormOrder, is_default};
 use crate::folder::Task;
 use crate::kind::Config;
 use crate::stack::{Side, StackConfig};
@@ -30,9 +30,15 @@ pub struct LmConfig {
     /// Dropout of attention probabilities.
     #[serde(default)]
     pub attention_dropout: f32,
-    /// Dropout after the ReLU.
+    /// Dropout after the activation.
     #[serde(default)]
     pub activation_dropout: f32,
+    /// Activation of the feed-forward sublayers. This key and the next are not written if they have their defaults.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub activation: Activation,
+    /// Width of a head; 0: D / H. Other widths are those of models with fewer heads than they began with.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub head_dim: usize,
     /// Where the vocabulary is cut into bands, for adaptive input and softmax; empty: one embedding table that serves
     /// the output too.
     #[serde(default)]
@@ -109,6 +115,8 @@ impl LmConfig {
             dropout,
             attention_dropout: 0.1,
             activation_dropout: 0.1,
+            activation: Activation::Relu,
+            head_dim: 0,
             adaptive_softmax_cutoff: cutoff,
             adaptive_softmax_factor: factor(),
             adaptive_softmax_dropout: if name == "transformer_lm_wiki103" { 0.2 } else { 0.0 },
@@ -128,6 +136,8 @@ impl LmConfig {
             width: self.decoder_embed_dim,
             inner: self.decoder_ffn_embed_dim,
             heads: self.decoder_attention_heads,
+            head_dim: self.head_dim,
+            activation: self.activation,
             dropout: self.dropout,
             attention_dropout: self.attention_dropout,
             activation_dropout: self.activation_dropout,
@@ -202,6 +212,7 @@ impl LmConfig {
 impl Config for LmConfig {
     const TASK: Task = Task::LanguageModeling;
     const DEFAULT_ARCH: &'static str = "transformer_lm_wiki103";
+    const UNWRITTEN: &'static [(&'static str, &'static str)] = &[("activation", "relu"), ("head_dim", "0")];
 
     fn named(arch: &str) -> Result<Self> {
         Self::arch(arch)
@@ -238,6 +249,8 @@ impl Config for LmConfig {
             ("tie_adaptive_weights", self.tie_adaptive_weights.to_string()),
             ("tie_adaptive_proj", self.tie_adaptive_proj.to_string()),
             ("final_norm", self.final_norm.to_string()),
+            ("activation", format!("{:?}", self.activation).to_lowercase()),
+            ("head_dim", self.head_dim.to_string()),
         ]
     }
 }

@@ -5,7 +5,7 @@ use mae_engine::ops::adaptive::{
 };
 use mae_engine::ops::cross_entropy::{CrossEntropy, LossSums};
 use mae_engine::ops::decode::Lineage;
-use mae_engine::ops::embed::Embedding;
+use mae_engine::ops::embed::{Embedding, Positions};
 use mae_engine::{ParamId, ParamsBuilder, Segments, Tape, Tensor, Var};
 
 use super::LmConfig;
@@ -93,6 +93,7 @@ impl Words {
         let scale = (positions.cols() as f32).sqrt();
         match &self.tables {
             Tables::Plain(table) => {
+                let positions = Positions::Fixed(positions);
                 let embedding = Embedding { table: *table, positions, scale, dropout };
                 tape.embed(embedding, ids.ids(0), rows, after)
             }
@@ -107,7 +108,10 @@ impl Words {
         match &self.tables {
             Tables::Plain(table) => {
                 let targets = targets.ids(0);
-                tape.cross_entropy(x, CrossEntropy { vocabulary: *table, targets, smoothing: 0.0, weight })
+                tape.cross_entropy(
+                    x,
+                    CrossEntropy { vocabulary: *table, bias: None, targets, smoothing: 0.0, weight },
+                )
             }
             Tables::Adaptive { head, tails, dropout, .. } => {
                 let softmax = AdaptiveSoftmax { head: *head, tails, dropout: *dropout };
@@ -118,7 +122,7 @@ impl Words {
 
     pub(super) fn logits(&self, tape: &mut Tape<'_>, x: &Var) -> Tensor {
         match &self.tables {
-            Tables::Plain(table) => tape.logits(x, *table),
+            Tables::Plain(table) => tape.logits(x, *table, None),
             Tables::Adaptive { head, tails, dropout, .. } => {
                 let softmax = AdaptiveSoftmax { head: *head, tails, dropout: *dropout };
                 tape.adaptive_log_probs(x, softmax, &self.bands)

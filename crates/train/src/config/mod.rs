@@ -40,6 +40,9 @@ impl<C: Config> RunConfig<C> {
         for (key, value) in Mixture::UNWRITTEN {
             merge(&mut base, &assignment(&format!("model.mixture.{key}={value}"))?);
         }
+        for (key, value) in C::UNWRITTEN {
+            merge(&mut base, &assignment(&format!("model.{key}={value}"))?);
+        }
         if C::TASK == Task::LanguageModeling {
             merge(&mut base, &positions_of_blocks(&merged));
         }

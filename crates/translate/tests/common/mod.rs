@@ -6,8 +6,11 @@ pub mod slow;
 use mae_data::{EOS, MemoryDataset, PAD, PackedBatch};
 use mae_engine::{Device, Rng, Tape};
 use mae_model::attention::Pass;
-use mae_model::config::{CrossGate, DecoderGate, GateReads, Mixture, NormOrder, Sharing, System};
-use mae_model::{DeviceBatch, ExpertMode, ModelConfig, Translator};
+use mae_model::config::{
+    Activation, CrossGate, DecoderGate, DecoderStart, GateReads, Mixture, NormOrder, Positions, Sharing,
+    System,
+};
+use mae_model::{ExpertMode, Model, ModelConfig, Translator};
 
 /// Types of the source and target vocabulary: few, so that beams meet the end mark early.
 pub const TYPES: [usize; 2] = [17, 13];
@@ -25,10 +28,10 @@ pub fn config(system: System) -> ModelConfig {
         dropout: 0.3,
         attention_dropout: 0.1,
         activation_dropout: 0.1,
-        norm: NormOrder::Post,
         share_embeddings: Sharing::Decoder,
         max_positions: 64,
         mixture: Mixture { system, dropped_heads: 1, gate_hidden: 7, ..Mixture::default() },
+        ..ModelConfig::arch("transformer_tiny").unwrap()
     }
 }
 
@@ -95,6 +98,18 @@ pub fn systems() -> Vec<(&'static str, ModelConfig)> {
                 c.share_embeddings = Sharing::None;
             })
         }),
+        ("marian", {
+            with(System::BASE, |c| {
+                (c.activation, c.positions) = (Activation::Swish, Positions::Marian);
+                (c.decoder_start, c.output_bias) = (DecoderStart::Pad, true);
+            })
+        }),
+        ("mae, gelu, stored positions, wide heads", {
+            with(System::MAE, |c| {
+                (c.activation, c.positions) = (Activation::Gelu, Positions::Table);
+                (c.decoder_start, c.no_scale_embedding, c.head_dim) = (DecoderStart::Bos, true, 5);
+            })
+        }),
         ("mae by position", with(System::MAE, |c| c.mixture.gate_input = GateReads::Position)),
         ("sigmoid, means", config(System::SIGMOID)),
         ("sigmoid by position", with(System::SIGMOID, |c| c.mixture.gate_input = GateReads::Position)),
@@ -155,7 +170,7 @@ pub fn full_pass_with(
         tgt_starts: vec![0, previous.len() as u32],
         ids: vec![0],
     };
-    let batch = DeviceBatch::new(&Device::cpu(), &batch);
+    let batch = model.upload(&batch);
     let mut tape = Tape::evaluation(model.params());
     let mut pass = Pass { tape: &mut tape, mode, probe: None };
     let features = model.features(&mut pass, &batch);

@@ -10,7 +10,6 @@ use crate::cuda::{Gpu, Live};
 use crate::device::Buffer;
 use crate::ops::cross_entropy::cuda::{ROW_THREADS, SOFTMAX_ROW, pitched_logits};
 use crate::ops::decode::Lineage;
-use crate::ops::embed::FIRST_POSITION;
 use crate::ops::embed::cuda::{EMBED_ROW, scatter};
 use crate::params::Params;
 use crate::tape::Backward;
@@ -28,7 +27,7 @@ kernel_struct! {
 }
 
 kernels! {
-    static FILE = "adaptive" at "adaptive.cu", constants [FIRST_POSITION, MOST_BANDS, ROW_THREADS],
+    static FILE = "adaptive" at "adaptive.cu", constants [MOST_BANDS, ROW_THREADS],
         headers &[EMBED_ROW, SOFTMAX_ROW];
 
     /// Rows by index, as many as there really are; zeros for the others.

@@ -1,4 +1,4 @@
-//! Adaptive input: `Y[n] = dropout(scale·E_b[id − c_b]·W_bᵀ + P[2 + place of n in its sentence])`.
+//! Adaptive input: `Y[n] = dropout(scale·E_b[id − c_b]·W_bᵀ + P[place of n in its sentence])`.
 
 use super::rows::Placing;
 use super::{BandedIds, Bands};
@@ -20,7 +20,7 @@ pub struct InputBand {
 pub struct AdaptiveEmbedding<'a> {
     /// All bands, in order.
     pub bands: &'a [InputBand],
-    /// P, `[positions + 2, D]`, from [`sinusoids`](crate::ops::embed::sinusoids).
+    /// P, `[positions, D]`, from [`sinusoids`](crate::ops::embed::sinusoids).
     pub positions: &'a Tensor,
     /// Factor of the embedding (√D).
     pub scale: f32,

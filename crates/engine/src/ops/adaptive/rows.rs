@@ -8,7 +8,7 @@ use crate::{Ids, ParamId, Segments, Tape, Tensor, Var};
 
 /// Terms that [`Tape::embed_bands`] adds to the rows that it collects.
 pub(super) struct Placing<'a> {
-    /// P, `[positions + 2, D]`.
+    /// P, `[positions, D]`.
     pub positions: &'a Tensor,
     /// Factor of the rows.
     pub scale: f32,

@@ -49,7 +49,8 @@ impl Tape<'_> {
         assert_eq!(x.rows(), targets.len(), "adaptive_loss: {} rows, {} targets", x.rows(), targets.len());
         self.check_softmax(&softmax, targets.bands());
         let x = self.dropout(x, softmax.dropout);
-        let loss = |vocabulary, targets| CrossEntropy { vocabulary, targets, smoothing: 0.0, weight };
+        let loss =
+            |vocabulary, targets| CrossEntropy { vocabulary, bias: None, targets, smoothing: 0.0, weight };
         let mut sums = self.cross_entropy(&x, loss(softmax.head, targets.head()));
         for (index, tail) in softmax.tails.iter().enumerate() {
             let rows = targets.rows(index + 1);
@@ -75,7 +76,7 @@ impl Tape<'_> {
         match self.backend() {
             Backend::Cpu => {
                 let logits: Vec<Tensor> =
-                    features.iter().map(|band| self.logits(&band.x, band.vocabulary)).collect();
+                    features.iter().map(|band| self.logits(&band.x, band.vocabulary, None)).collect();
                 cpu::log_probs(&logits, bands, &mut y);
             }
             Backend::Gpu(gpu) => cuda::log_probs(gpu, self.params, &features, bands, &y),

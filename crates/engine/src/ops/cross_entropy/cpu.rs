@@ -4,14 +4,15 @@ use rayon::prelude::*;
 
 use super::CrossEntropy;
 use crate::cpu::gemm::{Into, Mat, Precision, gemm};
-use crate::cpu::{math, vectorised};
+use crate::cpu::{for_rows, for_rows_summing, math, vectorised};
 use crate::params::Params;
 use crate::{ParamId, Tape, Var};
 
 /// Logits held at a time.
 const MAX_LOGITS: usize = 1 << 24;
 
-/// Writes ln p of the targets and, where it is wanted, the gradient of the features; adds that of the vocabulary.
+/// Writes ln p of the targets and, where it is wanted, the gradient of the features; adds those of the vocabulary and
+/// the bias.
 /// Returns the smoothed loss and the nll.
 pub(super) fn forward(
     tape: &mut Tape<'_>,
@@ -23,6 +24,7 @@ pub(super) fn forward(
     let (rows, width, params) = (x.rows(), x.cols(), tape.params);
     let types = params.block(loss.vocabulary).rows;
     let free = tape.is_free(loss.vocabulary);
+    let free_bias = loss.bias.filter(|bias| tape.is_free(*bias));
     let vocabulary = Mat::new(params.values(loss.vocabulary), width);
     let mut sums = [0.0; 2];
     // Even runs, so that the last one is not a sliver.
@@ -34,12 +36,31 @@ pub(super) fn forward(
         let features = Mat::new(&x.values()[first * width..range.end * width], width);
         let mut logits = tape.device().scratch(n * types);
         gemm([n, types, width], features, vocabulary.t(), &mut logits, Into::Overwrite, tape.precision());
+        add_bias(params, loss.bias, &mut logits);
         let targets = &loss.targets.values()[range.clone()];
-        let gradient_wanted = free || dx.is_some();
+        let gradient_wanted = free || free_bias.is_some() || dx.is_some();
         let per_row = rows_loss(&mut logits, targets, &mut log_probs[range.clone()], loss, gradient_wanted);
         for [smoothed, nll] in per_row {
             sums[0] += smoothed;
             sums[1] += nll;
+        }
+        if let Some(bias) = free_bias {
+            let column_sums = for_rows_summing(
+                &mut logits,
+                types,
+                types,
+                #[inline(always)]
+                |_, rows, sums| {
+                    for row in rows.chunks_exact(types) {
+                        sums.iter_mut().zip(row).for_each(|(sum, d)| *sum += d);
+                    }
+                },
+            );
+            let (gradient, held) = tape.gradients().slot(bias);
+            gradient
+                .iter_mut()
+                .zip(&column_sums)
+                .for_each(|(d, sum)| *d = if held { *d + sum } else { *sum });
         }
         let d_logits = Mat::new(&logits, types);
         if free {
@@ -52,8 +73,9 @@ pub(super) fn forward(
             gemm([n, width, types], d_logits, vocabulary, part, Into::Overwrite, Precision::Training);
         }
     }
-    if rows == 0 && free {
-        let (gradient, held) = tape.gradients().slot(loss.vocabulary);
+    let free = free.then_some(loss.vocabulary).into_iter().chain(free_bias);
+    for id in free.filter(|_| rows == 0) {
+        let (gradient, held) = tape.gradients().slot(id);
         if !held {
             gradient.fill(0.0);
         }
@@ -96,8 +118,30 @@ fn rows_loss(
         .collect()
 }
 
-pub(super) fn logits(params: &Params, x: &Var, vocabulary: ParamId, logits: &mut [f32]) {
+/// Adds the bias, if there is one, to each row.
+fn add_bias(params: &Params, bias: Option<ParamId>, logits: &mut [f32]) {
+    let Some(bias) = bias.map(|bias| params.values(bias)) else { return };
+    for_rows(
+        logits,
+        bias.len(),
+        #[inline(always)]
+        |_, rows| {
+            for row in rows.chunks_exact_mut(bias.len()) {
+                row.iter_mut().zip(bias).for_each(|(logit, b)| *logit += b);
+            }
+        },
+    );
+}
+
+pub(super) fn logits(
+    params: &Params,
+    x: &Var,
+    vocabulary: ParamId,
+    bias: Option<ParamId>,
+    logits: &mut [f32],
+) {
     let (types, [rows, width]) = (params.block(vocabulary).rows, x.shape());
     let (x, words) = (Mat::new(x.values(), width), Mat::new(params.values(vocabulary), width));
     gemm([rows, types, width], x, words.t(), logits, Into::Overwrite, Precision::Full);
+    add_bias(params, bias, logits);
 }

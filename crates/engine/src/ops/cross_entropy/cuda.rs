@@ -9,6 +9,7 @@ use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::cuda::product::{Epilogue, Factor, Product};
+use crate::cuda::sums::ColumnSums;
 use crate::cuda::{Gpu, Live};
 use crate::device::Buffer;
 use crate::params::Params;
@@ -62,18 +63,20 @@ fn pitch(types: usize) -> usize {
 /// Vocabularies from this size on have a product of their own for what is left over of a multiple of 8.
 const LARGE: usize = 1024;
 
-/// E, `[types, width]`, as products read it.
+/// E, `[types, width]`, as products read it, and the bias, or null.
 #[derive(Clone, Copy)]
 struct Vocabulary {
     weights: Ptr,
+    bias: Ptr,
     types: usize,
     width: usize,
 }
 
 impl Vocabulary {
-    fn of(params: &Params, id: ParamId) -> Self {
+    fn of(params: &Params, id: ParamId, bias: Option<ParamId>) -> Self {
         let block = params.block(id);
-        Self { weights: params.weights(id), types: block.rows, width: block.cols }
+        let bias = bias.map_or(Ptr::NULL, |bias| params.weights(bias));
+        Self { weights: params.weights(id), bias, types: block.rows, width: block.cols }
     }
 
     /// The types of each product. cuBLASLt is slow where a dimension along which it reads or writes is no multiple of
@@ -87,9 +90,13 @@ impl Vocabulary {
         Factor::new(self.weights.plus(part.start * self.width * gpu.act().size()), self.width)
     }
 
-    /// `x·Eᵀ` for `count` rows x, to rows that are `c_cols` values apart.
+    /// `x·Eᵀ`, or `x·Eᵀ + b`, for `count` rows x, to rows that are `c_cols` values apart.
     fn logits(self, gpu: &Gpu, x: Factor, count: usize, logits: Ptr, c_cols: usize) {
         for part in self.parts() {
+            let (epilogue, bias) = match self.bias {
+                Ptr::NULL => (Epilogue::Nothing, Ptr::NULL),
+                bias => (Epilogue::Bias, bias.plus(part.start * gpu.act().size())),
+            };
             gpu.product(&Product {
                 size: [count, part.len(), self.width],
                 a: x,
@@ -98,14 +105,15 @@ impl Vocabulary {
                 c_cols,
                 out: gpu.act(),
                 add: false,
-                epilogue: Epilogue::Nothing,
-                bias: Ptr::NULL,
+                epilogue,
+                bias,
             });
         }
     }
 }
 
-/// Writes ln p of the targets and, where it is wanted, the gradient of the features; adds that of the vocabulary.
+/// Writes ln p of the targets and, where it is wanted, the gradient of the features; adds those of the vocabulary and
+/// the bias.
 /// Returns smoothed loss and nll of each row, `[N, 2]`.
 pub(super) fn forward(
     gpu: &Arc<Gpu>,
@@ -115,10 +123,11 @@ pub(super) fn forward(
     dx: Option<&Buffer>,
     log_probs: &Buffer,
 ) -> Tensor {
-    let vocabulary = Vocabulary::of(tape.params, loss.vocabulary);
+    let vocabulary = Vocabulary::of(tape.params, loss.vocabulary, loss.bias);
     let (rows, Vocabulary { types, width, .. }) = (x.rows(), vocabulary);
     let (pitch, size_of) = (pitch(types), gpu.act().size());
     let (device, free) = (tape.device(), tape.is_free(loss.vocabulary));
+    let free_bias = loss.bias.filter(|bias| tape.is_free(*bias));
     let losses = device.scratch_floats(2 * rows);
     gpu.set_live(Live::LossWeight, loss.weight.to_bits());
     let runs = (rows * pitch).div_ceil(MAX_LOGITS).max(1);
@@ -128,7 +137,7 @@ pub(super) fn forward(
         let features = Factor::new(x.ptr().plus(first * width * size_of), width);
         let logits = device.scratch(n * pitch);
         vocabulary.logits(gpu, features, n, logits.ptr(), pitch);
-        let gradient_wanted = free || dx.is_some();
+        let gradient_wanted = free || free_bias.is_some() || dx.is_some();
         let row_bytes = pitch * size_of;
         let keeps = gradient_wanted && row_bytes <= KEPT_BYTES;
         let threads = if types <= 8192 { ROW_THREADS / 2 } else { ROW_THREADS };
@@ -177,11 +186,18 @@ pub(super) fn forward(
                 });
             }
         }
+        if let Some(bias) = free_bias {
+            let (target, held) = tape.gradients().slot_ptr(bias);
+            let mut sums = ColumnSums::default();
+            sums.push_pitched_rows(gpu, logits, [n, types, pitch], target, u32::from(held));
+            sums.run(gpu);
+        }
     }
-    if rows == 0 && free {
-        let (gradient, held) = tape.gradients().slot_ptr(loss.vocabulary);
+    let free = free.then_some((loss.vocabulary, types * width));
+    for (id, count) in free.into_iter().chain(free_bias.map(|bias| (bias, types))).filter(|_| rows == 0) {
+        let (gradient, held) = tape.gradients().slot_ptr(id);
         if !held {
-            gpu.clear(gradient, types * width * Dtype::F32.size());
+            gpu.clear(gradient, count * Dtype::F32.size());
         }
     }
     Tensor::new([rows, 2], losses)
@@ -202,15 +218,22 @@ pub(crate) fn read_sums(gpu: &Arc<Gpu>, losses: &Tensor) -> [f64; 2] {
     sums
 }
 
-/// `x·Eᵀ`, without room between rows.
-pub(super) fn logits(gpu: &Gpu, params: &Params, x: &Var, vocabulary: ParamId, logits: &Buffer) {
-    let vocabulary = Vocabulary::of(params, vocabulary);
+/// `x·Eᵀ`, or `x·Eᵀ + b`, without room between rows.
+pub(super) fn logits(
+    gpu: &Gpu,
+    params: &Params,
+    x: &Var,
+    vocabulary: ParamId,
+    bias: Option<ParamId>,
+    logits: &Buffer,
+) {
+    let vocabulary = Vocabulary::of(params, vocabulary, bias);
     vocabulary.logits(gpu, Factor::new(x.ptr(), x.cols()), x.rows(), logits.ptr(), vocabulary.types);
 }
 
 /// `x·Eᵀ`, with rows [`pitch`] values apart.
 pub(crate) fn pitched_logits(gpu: &Gpu, params: &Params, x: &Var, vocabulary: ParamId) -> Buffer {
-    let vocabulary = Vocabulary::of(params, vocabulary);
+    let vocabulary = Vocabulary::of(params, vocabulary, None);
     let pitch = pitch(vocabulary.types);
     let logits = params.device().scratch(x.rows() * pitch);
     vocabulary.logits(gpu, Factor::new(x.ptr(), x.cols()), x.rows(), logits.ptr(), pitch);

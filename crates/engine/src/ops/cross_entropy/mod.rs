@@ -1,6 +1,6 @@
 //! The label-smoothed loss of features against a vocabulary.
 //!
-//! With logits `l = x·Eᵀ` and p = softmax(l), fairseq's loss of a target y is
+//! With logits `l = x·Eᵀ` (or `x·Eᵀ + b`) and p = softmax(l), fairseq's loss of a target y is
 //! `(1−ε)·(−ln p_y) + (ε/V)·Σ_v (−ln p_v)`, summed over tokens. Its gradient `p − (1−ε)·1_y − ε/V` is known as soon
 //! as the logits are, so logits exist only for a run of rows at a time and are turned into gradients in place.
 
@@ -19,6 +19,8 @@ use crate::{Ids, ParamId, Tape, Tensor, Var};
 pub struct CrossEntropy<'a> {
     /// E, `[V, D]`.
     pub vocabulary: ParamId,
+    /// b, a vector of V values, if there is one.
+    pub bias: Option<ParamId>,
     /// y, `[N]`.
     pub targets: &'a Ids,
     /// ε.
@@ -37,6 +39,7 @@ impl Tape<'_> {
             (loss.targets.max() as usize) < block.rows,
             "cross_entropy: a target is outside the vocabulary"
         );
+        self.check_bias(loss.bias, block.rows);
         let mut dx = x.tracked().then(|| self.like(x));
         let mut log_probs = self.device().scratch_floats(rows);
         let sums = match self.backend() {
@@ -55,15 +58,21 @@ impl Tape<'_> {
         sums
     }
 
-    /// `x·Eᵀ` for features x `[N, D]`: logits `[N, V]`, for search and tests; no gradient.
-    pub fn logits(&mut self, x: &Var, vocabulary: ParamId) -> Tensor {
+    /// `x·Eᵀ`, or `x·Eᵀ + b`, for features x `[N, D]`: logits `[N, V]`, for search and tests; no gradient.
+    pub fn logits(&mut self, x: &Var, vocabulary: ParamId, bias: Option<ParamId>) -> Tensor {
         let (rows, types) = (x.rows(), self.params.block(vocabulary).rows);
+        self.check_bias(bias, types);
         let mut logits = self.device().scratch(rows * types);
         match self.backend() {
-            Backend::Cpu => cpu::logits(self.params, x, vocabulary, &mut logits),
-            Backend::Gpu(gpu) => cuda::logits(gpu, self.params, x, vocabulary, &logits),
+            Backend::Cpu => cpu::logits(self.params, x, vocabulary, bias, &mut logits),
+            Backend::Gpu(gpu) => cuda::logits(gpu, self.params, x, vocabulary, bias, &logits),
         }
         Tensor::new([rows, types], logits)
+    }
+
+    fn check_bias(&self, bias: Option<ParamId>, types: usize) {
+        let values = bias.map_or(types, |bias| self.params.block(bias).rows * self.params.block(bias).cols);
+        assert_eq!(values, types, "cross_entropy: a bias of {values} values for {types} types");
     }
 }
 
@@ -81,15 +90,18 @@ mod tests {
         let mut builder = ParamsBuilder::default();
         let vocabulary = builder.matrix("vocabulary".into(), [types, width], group);
         let features = builder.matrix("features".into(), [rows, width], group);
+        let bias = builder.vector("bias".into(), types, group);
         let mut params = builder.finish(&device);
-        for (i, (name, count)) in
-            [("vocabulary", types * width), ("features", rows * width)].into_iter().enumerate()
+        for (i, (name, count)) in [("vocabulary", types * width), ("features", rows * width), ("bias", types)]
+            .into_iter()
+            .enumerate()
         {
             let stream = Rng::new(2, 0).stream(i as u32);
             params.set(name, &(0..count).map(|j| stream.normal(j as u32, 0)).collect::<Vec<_>>()).unwrap();
         }
         let targets = Ids::from_host(&device, &[0, 10, 3, 3, 7]);
-        let loss = CrossEntropy { vocabulary, targets: &targets, smoothing: 0.1, weight: 0.25 };
+        let loss =
+            CrossEntropy { vocabulary, bias: Some(bias), targets: &targets, smoothing: 0.1, weight: 0.25 };
         let value = |params: &crate::Params| {
             let mut tape = Tape::evaluation(params);
             let x = tape.parameter(features);
@@ -100,7 +112,7 @@ mod tests {
         let x = tape.parameter(features);
         tape.cross_entropy(&x, loss);
         tape.backward();
-        for name in ["vocabulary", "features"] {
+        for name in ["vocabulary", "features", "bias"] {
             let gradient = gradients.get(&params, name).unwrap().unwrap();
             let original = params.get(name).unwrap();
             for i in 0..original.len() {
@@ -129,7 +141,7 @@ mod tests {
         let params = builder.finish(&device);
         let targets = Ids::from_host(&device, &[1, 2, 3]);
         let x = Var::constant(Tensor::from_host(&device, [3, 2], &[1.0; 6]));
-        let loss = CrossEntropy { vocabulary, targets: &targets, smoothing: 0.1, weight: 1.0 };
+        let loss = CrossEntropy { vocabulary, bias: None, targets: &targets, smoothing: 0.1, weight: 1.0 };
         let sums = Tape::evaluation(&params).cross_entropy(&x, loss);
         assert!((sums.nll() - 3.0 * 7f64.ln()).abs() < 1e-5);
         assert!((sums.smoothed() - 3.0 * 7f64.ln()).abs() < 1e-5);

@@ -10,6 +10,11 @@ pub(crate) fn cases() -> Vec<Case> {
     for types in [11, 128, 6_632, 6_637, 33_000, 50_003] {
         cases.push(cross_entropy([5, 7, types], 0.1, std::convert::identity));
     }
+    for types in [11, 131, 6_637] {
+        cases.push(biased([67, 13, types], std::convert::identity));
+    }
+    cases.push(biased([50, 24, 131], OpCase::with_room));
+    cases.push(biased([515, 512, 20_002], OpCase::large));
     cases.push(cross_entropy([67, 13, 131], 0.0, std::convert::identity));
     cases.push(cross_entropy([1, 3, 11], 0.1, std::convert::identity));
     cases.push(cross_entropy([67, 13, 131], 0.1, OpCase::evaluation));
@@ -36,11 +41,32 @@ fn cross_entropy(size: [usize; 3], smoothing: f32, adapt: fn(OpCase) -> OpCase) 
     let targets = tokens(rows, types, 2);
     adapt(declare(case, size)).body(move |s| {
         let (x, targets) = (s.input("features"), s.ids(&targets));
-        let loss =
-            CrossEntropy { vocabulary: s.param("vocabulary"), targets: &targets, smoothing, weight: 0.25 };
+        let loss = CrossEntropy {
+            vocabulary: s.param("vocabulary"),
+            bias: None,
+            targets: &targets,
+            smoothing,
+            weight: 0.25,
+        };
         let sums = s.tape.cross_entropy(&x, loss);
         s.numbers("loss and nll", &sums.both());
         s.value("log-probabilities", &sums.log_probs);
+    })
+}
+
+fn biased(size: [usize; 3], adapt: fn(OpCase) -> OpCase) -> Case {
+    let [rows, width, types] = size;
+    let case = OpCase::new("cross_entropy", format!("{rows} rows of {width}, {types} types, a bias"));
+    let targets = tokens(rows, types, 2);
+    adapt(declare(case, size).param("bias", [1, types])).body(move |s| {
+        let (x, targets) = (s.input("features"), s.ids(&targets));
+        let (vocabulary, bias) = (s.param("vocabulary"), Some(s.param("bias")));
+        let loss = CrossEntropy { vocabulary, bias, targets: &targets, smoothing: 0.1, weight: 0.25 };
+        let sums = s.tape.cross_entropy(&x, loss);
+        s.numbers("loss and nll", &sums.both());
+        s.value("log-probabilities", &sums.log_probs);
+        let logits = s.tape.logits(&x, vocabulary, bias);
+        s.value("logits", &logits);
     })
 }
 
@@ -49,7 +75,7 @@ fn logits(size: [usize; 3]) -> Case {
     let case = OpCase::new("logits", format!("{rows} rows of {width}, {types} types"));
     declare(case, size).evaluation().body(|s| {
         let x = s.input("features");
-        let logits = s.tape.logits(&x, s.param("vocabulary"));
+        let logits = s.tape.logits(&x, s.param("vocabulary"), None);
         s.value("logits", &logits);
     })
 }

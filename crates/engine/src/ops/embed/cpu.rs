@@ -2,17 +2,27 @@
 
 use rayon::prelude::*;
 
-use super::{FIRST_POSITION, Op};
+use super::{Op, Positions};
+use crate::Segments;
 use crate::cpu::for_rows;
 use crate::ops::decode::Lineage;
 use crate::ops::{RowFactors, drop_out, drop_out_row};
 use crate::params::Params;
 use crate::tape::Backward;
-use crate::{Segments, Tensor};
 
-pub(super) fn forward(params: &Params, op: &Op, positions: &Tensor, after: Option<&Lineage>, y: &mut [f32]) {
-    let (width, places) = (positions.cols(), places(&op.segments, after.map_or(0, Lineage::steps)));
+pub(super) fn forward(
+    params: &Params,
+    op: &Op,
+    positions: Positions<'_>,
+    after: Option<&Lineage>,
+    y: &mut [f32],
+) {
+    let (width, places) = (positions.cols(params), places(&op.segments, after.map_or(0, Lineage::steps)));
     let (table, ids) = (params.values(op.table), op.ids.values());
+    let positions = match positions {
+        Positions::Fixed(table) => table.values(),
+        Positions::Stored(id) => params.values(id),
+    };
     for_rows(
         y,
         width,
@@ -22,7 +32,7 @@ pub(super) fn forward(params: &Params, op: &Op, positions: &Tensor, after: Optio
             for (i, row) in rows.chunks_exact_mut(width).enumerate() {
                 let id = ids[first + i] as usize;
                 let word = &table[id * width..(id + 1) * width];
-                let place = positions.row(places[first + i]);
+                let place = &positions[places[first + i] * width..][..width];
                 for ((y, w), p) in row.iter_mut().zip(word).zip(place) {
                     *y = w.mul_add(op.scale, *p);
                 }
@@ -42,10 +52,7 @@ pub(super) fn backward(backward: &mut Backward<'_>, op: &Op, dy: &mut [f32]) {
 
 /// The row of the position table for each token.
 pub(crate) fn places(segments: &Segments, offset: usize) -> Vec<usize> {
-    segments
-        .ranges()
-        .flat_map(|range| (0..range.len()).map(|place| FIRST_POSITION + offset + place))
-        .collect()
+    segments.ranges().flat_map(|range| (0..range.len()).map(|place| offset + place)).collect()
 }
 
 /// dE[id] += scale·dy. Each task owns a range of the vocabulary and adds in token order: no races, fixed sums.

@@ -1,6 +1,6 @@
 //! The GPU's implementation.
 
-use super::{FIRST_POSITION, Op};
+use super::{Op, Positions};
 use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::Ptr;
@@ -10,7 +10,7 @@ use crate::ops::decode::Lineage;
 use crate::params::Params;
 use crate::rng::Dropout;
 use crate::tape::Backward;
-use crate::{Error, Ids, ParamId, Tensor};
+use crate::{Error, Ids, ParamId};
 
 /// Warps of a block that adds gradients up, and types that it has room for.
 const WARPS: usize = 16;
@@ -23,7 +23,7 @@ pub(crate) const EMBED_ROW: (&str, &str) = ("embed_row.cuh", include_str!("embed
 
 kernels! {
     static FILE = "embed" at "embed.cu",
-        constants [FIRST_POSITION, WARPS, MAX_SLOTS, ROW_BITS], headers &[EMBED_ROW];
+        constants [WARPS, MAX_SLOTS, ROW_BITS], headers &[EMBED_ROW];
 
     struct EmbedForward = embed_forward {
         table: *const f32,
@@ -54,17 +54,21 @@ pub(super) fn forward(
     gpu: &Gpu,
     params: &Params,
     op: &Op,
-    positions: &Tensor,
+    positions: Positions<'_>,
     after: Option<&Lineage>,
     y: &Buffer,
 ) {
-    let (rows, cols) = (op.ids.len(), positions.cols());
+    let (rows, cols) = (op.ids.len(), positions.cols(params));
+    let positions = match positions {
+        Positions::Fixed(table) => table.ptr(),
+        Positions::Stored(id) => params.master(id),
+    };
     let offset = after.map_or(gpu.live(Live::Zero), |lineage| lineage.on_gpu().before.ptr());
     gpu.call(
         Shape::over_rows(rows, cols),
         &EmbedForward {
             table: params.master(op.table),
-            positions: positions.ptr(),
+            positions,
             ids: op.ids.ptr(),
             segments: op.segments.argument(),
             offset,

@@ -1,8 +1,8 @@
-// Token embeddings: Y[n] = dropout(scale·E[id[n]] + P[2 + offset + place of n in its sentence]), and dE. A row:
+// Token embeddings: Y[n] = dropout(scale·E[id[n]] + P[offset + place of n in its sentence]), and dE. A row:
 // embed_row.cuh.
 
 // `*offset` is 0 but in search, where it is the number of steps before this one.
-// table [types, cols], positions [2 + *offset + longest sentence, cols], ids [rows], y [rows, cols].
+// table [types, cols], positions [*offset + longest sentence, cols], ids [rows], y [rows, cols].
 // launch: grid (ceil(cols / 512), ceil(rows / 4)), block (256), shared 0
 extern "C" __global__ void embed_forward(const float* table, const float* positions, const u32* ids, Segments segments,
                                          const u32* offset, float scale, Dropout dropout, act* y, u32 cols) {

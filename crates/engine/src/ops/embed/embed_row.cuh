@@ -15,7 +15,7 @@ __device__ __forceinline__ void embed_row(Word word, const float* positions, con
         const u32 place = row - segments.starts[sentence];
         float position[8], f[8];
         load8(from, at, cols, v);
-        load8(positions + (u64)(FIRST_POSITION + *offset + place) * cols, at, cols, position);
+        load8(positions + (u64)(*offset + place) * cols, at, cols, position);
         dropout8(dropout, row, run, f);
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] = fmaf(v[i], scale, position[i]) * f[i];

@@ -1,4 +1,4 @@
-//! Token embeddings with positions: `Y[n] = dropout(scale·E[id[n]] + P[2 + place of n in its sentence])`.
+//! Token embeddings with positions: `Y[n] = dropout(scale·E[id[n]] + P[place of n in its sentence])`.
 
 pub(crate) mod cpu;
 pub(crate) mod cuda;
@@ -7,27 +7,57 @@ pub(crate) mod suite;
 
 use crate::device::Backend;
 use crate::ops::decode::Lineage;
+use crate::params::Params;
 use crate::rng::Dropout;
 use crate::{Device, Ids, ParamId, Segments, Tape, Tensor, Var};
 
 /// fairseq counts positions from the padding symbol (id 1): a sentence's first token has position 2.
-pub const FIRST_POSITION: usize = 2;
+const FAIRSEQ_FIRST: usize = 2;
 
-/// Sinusoidal position vectors `[positions + 2, D]`: row p is sin(p·w) then cos(p·w), halves and not interleaved,
-/// with `w_i = exp(−i·ln 10000/(D/2 − 1))`.
+/// fairseq's sinusoidal position vectors `[positions, D]`, beginning with position 2: the row of position p is sin(p·w)
+/// then cos(p·w), halves and not interleaved, with `w_i = exp(−i·ln 10000/(D/2 − 1))`.
 pub fn sinusoids(device: &Device, positions: usize, width: usize) -> Tensor {
+    let steps = (width / 2).max(2) - 1;
+    waves(device, FAIRSEQ_FIRST, [positions, width], steps)
+}
+
+/// The same of Hugging Face's Marian, beginning with position 0 and with `w_i = exp(−i·ln 10000/(D/2))`.
+pub fn marian_sinusoids(device: &Device, positions: usize, width: usize) -> Tensor {
+    waves(device, 0, [positions, width], width / 2)
+}
+
+/// Sines and cosines whose frequencies fall to 1/10000 in so many steps.
+fn waves(device: &Device, first: usize, [positions, width]: [usize; 2], steps: usize) -> Tensor {
     let half = width / 2;
-    let step = 10_000f64.ln() / (half.max(2) - 1) as f64;
-    let rows = positions + FIRST_POSITION;
-    let mut table = vec![0.0f32; rows * width];
+    let step = 10_000f64.ln() / steps as f64;
+    let mut table = vec![0.0f32; positions * width];
     for (p, row) in table.chunks_exact_mut(width).enumerate() {
         for i in 0..half {
-            let angle = p as f64 * (-(i as f64) * step).exp();
+            let angle = (first + p) as f64 * (-(i as f64) * step).exp();
             row[i] = angle.sin() as f32;
             row[half + i] = angle.cos() as f32;
         }
     }
-    Tensor::from_host(device, [rows, width], &table)
+    Tensor::from_host(device, [positions, width], &table)
+}
+
+/// Position vectors `[positions, D]`: row p belongs to the p-th token of a sentence, from 0.
+#[derive(Clone, Copy, Debug)]
+pub enum Positions<'a> {
+    /// Values, from [`sinusoids`] for example.
+    Fixed(&'a Tensor),
+    /// A parameter that is not trained.
+    Stored(ParamId),
+}
+
+impl Positions<'_> {
+    /// Values per row.
+    fn cols(self, params: &Params) -> usize {
+        match self {
+            Self::Fixed(table) => table.cols(),
+            Self::Stored(id) => params.block(id).cols,
+        }
+    }
 }
 
 /// Table, positions, scale and dropout of an embedding.
@@ -35,8 +65,8 @@ pub fn sinusoids(device: &Device, positions: usize, width: usize) -> Tensor {
 pub struct Embedding<'a> {
     /// E, `[V, D]`.
     pub table: ParamId,
-    /// P, `[positions + 2, D]`, from [`sinusoids`].
-    pub positions: &'a Tensor,
+    /// P.
+    pub positions: Positions<'a>,
     /// Factor of the embedding (√D).
     pub scale: f32,
     /// Dropout of the sum.
@@ -64,7 +94,7 @@ impl Tape<'_> {
         let (params, block) = (self.params, self.params.block(e.table));
         let (rows, width) = (ids.len(), block.cols);
         assert_eq!(rows, segments.rows(), "embed: ids and segments disagree");
-        assert_eq!(e.positions.cols(), width, "embed: positions are not as wide as the table");
+        assert_eq!(e.positions.cols(params), width, "embed: positions are not as wide as the table");
         assert!((ids.max() as usize) < block.rows, "embed: id {} is outside the table", ids.max());
         let dropout = self.next_dropout(e.dropout);
         let op = Op { table: e.table, ids: ids.clone(), segments: segments.clone(), scale: e.scale, dropout };
@@ -87,6 +117,7 @@ mod tests {
     use super::cpu::places;
     use super::*;
     use crate::gradcheck::Check;
+    use crate::{GroupId, ParamsBuilder};
 
     #[test]
     fn gradients_match_finite_differences() {
@@ -100,7 +131,7 @@ mod tests {
             // Words 2, 5 and 6 do not occur; their gradient must be zero, not missing.
             check.run(move |tape| {
                 tape.embed(
-                    Embedding { table, positions: &positions, scale: 2.5, dropout },
+                    Embedding { table, positions: Positions::Fixed(&positions), scale: 2.5, dropout },
                     &ids,
                     &segments,
                     None,
@@ -110,11 +141,34 @@ mod tests {
     }
 
     #[test]
-    fn positions_begin_at_two_in_each_sentence() {
+    fn sinusoids_begin_at_two_or_at_zero() {
         let device = Device::cpu();
-        let table = sinusoids(&device, 4, 8);
-        assert!((table.row(2)[0] - 2f32.sin()).abs() < 1e-7);
-        assert!((table.row(2)[4] - 2f32.cos()).abs() < 1e-7);
-        assert_eq!(places(&Segments::from_host(&device, &[0, 3, 4]), 0), [2, 3, 4, 2]);
+        let fairseq = sinusoids(&device, 4, 8);
+        assert!((fairseq.row(0)[0] - 2f32.sin()).abs() < 1e-7);
+        assert!((fairseq.row(0)[4] - 2f32.cos()).abs() < 1e-7);
+        assert!((fairseq.row(1)[3] - 3e-4f32.sin()).abs() < 1e-9);
+        let marian = marian_sinusoids(&device, 4, 8);
+        assert_eq!(marian.row(0), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+        assert!((marian.row(3)[1] - 0.3f32.sin()).abs() < 1e-7);
+        assert_eq!(places(&Segments::from_host(&device, &[0, 3, 4]), 0), [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn a_stored_table_gives_what_the_same_fixed_one_gives() {
+        let device = Device::cpu();
+        let fixed = sinusoids(&device, 4, 6);
+        let mut params = ParamsBuilder::default();
+        let table = params.matrix("table".into(), [5, 6], GroupId(0));
+        let stored = params.matrix("positions".into(), [4, 6], GroupId(1));
+        let mut params = params.finish(&device);
+        params.set("table", &(0..30).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
+        params.set("positions", &fixed.to_host()).unwrap();
+        let (ids, segments) =
+            (Ids::from_host(&device, &[3, 1, 4, 1, 0]), Segments::from_host(&device, &[0, 2, 2, 5]));
+        let [fixed, stored] = [Positions::Fixed(&fixed), Positions::Stored(stored)].map(|positions| {
+            let e = Embedding { table, positions, scale: 2.5, dropout: 0.0 };
+            Tape::evaluation(&params).embed(e, &ids, &segments, None).tensor().to_host()
+        });
+        assert_eq!(fixed, stored);
     }
 }

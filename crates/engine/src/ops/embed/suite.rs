@@ -1,7 +1,7 @@
 //! Token embeddings.
 
 use crate::ops::decode::{Lineage, Room};
-use crate::ops::embed::{Embedding, sinusoids};
+use crate::ops::embed::{Embedding, Positions, sinusoids};
 use crate::suite::{Case, OpCase, Per, starts};
 use crate::{Device, Rng};
 
@@ -23,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
     // Search: one token each, after five steps.
     let sizes = Sizes { types: 131, width: 40, offset: 5, dropout: 0.4 };
     cases.push(embed(sizes, &[1; 17], Spread::Even, OpCase::evaluation));
+    cases.push(stored(sizes, 17));
     cases
 }
 
@@ -55,6 +56,23 @@ pub(crate) fn steps(device: &Device, count: usize, rows: usize) -> Option<Lineag
     (count > 0).then_some(lineage)
 }
 
+/// In search, with positions that are a parameter.
+fn stored(sizes: Sizes, hypotheses: usize) -> Case {
+    let Sizes { types, width, offset, dropout } = sizes;
+    let (starts, ids) = (starts(&vec![1; hypotheses]), tokens(hypotheses, types, 0));
+    let what =
+        format!("{hypotheses} tokens of {types} types, width {width}, offset {offset}, stored positions");
+    let case = OpCase::new("embed", what).param("table", [types, width]);
+    case.param("positions", [offset + 1, width]).evaluation().body(move |s| {
+        let positions = Positions::Stored(s.param("positions"));
+        let e = Embedding { table: s.param("table"), positions, scale: 1.0, dropout };
+        let (ids, segments) = (s.ids(&ids), s.segments(&starts));
+        let before = steps(s.tape.device(), offset, ids.len());
+        let y = s.tape.embed(e, &ids, &segments, before.as_ref());
+        s.output("y", Per::Row, &y);
+    })
+}
+
 fn embed(sizes: Sizes, lengths: &[u32], spread: Spread, adapt: fn(OpCase) -> OpCase) -> Case {
     let Sizes { types, width, offset, dropout } = sizes;
     let (starts, longest) = (starts(lengths), lengths.iter().copied().max().unwrap_or(0) as usize);
@@ -70,7 +88,8 @@ fn embed(sizes: Sizes, lengths: &[u32], spread: Spread, adapt: fn(OpCase) -> OpC
     adapt(OpCase::new("embed", what).param("table", [types, width])).body(move |s| {
         let positions = sinusoids(s.tape.device(), offset + longest, width);
         let scale = (width as f32).sqrt();
-        let e = Embedding { table: s.param("table"), positions: &positions, scale, dropout };
+        let positions = Positions::Fixed(&positions);
+        let e = Embedding { table: s.param("table"), positions, scale, dropout };
         let (ids, segments) = (s.ids(&ids), s.segments(&starts));
         let before = steps(s.tape.device(), offset, ids.len());
         let y = s.tape.embed(e, &ids, &segments, before.as_ref());
