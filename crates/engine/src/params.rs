@@ -237,6 +237,33 @@ impl Params {
         Ok(Snapshot { layout: self.layout.clone(), groups })
     }
 
+    /// A copy of the values of `groups`, at the same places and under the same names. The others have no values there and
+    /// must not be used.
+    pub fn part(&self, groups: GroupSet) -> Self {
+        let held = |group: usize| groups.contains(GroupId(group));
+        let buffers = self.buffers.iter().enumerate().map(|(group, buffer)| {
+            let mut copy = self.device.zeros(if held(group) { buffer.count() } else { 0 });
+            if held(group) {
+                copy.write(0, &buffer.to_host());
+            }
+            copy
+        });
+        let shadows = self.shadows.iter().enumerate();
+        let shadows =
+            shadows.map(|(group, copy)| self.device.scratch(if held(group) { copy.count() } else { 0 }));
+        let part = Self {
+            device: self.device.clone(),
+            layout: self.layout.clone(),
+            buffers: buffers.collect(),
+            shadows: shadows.collect(),
+            names: self.names.clone(),
+        };
+        for group in (0..part.buffers.len()).filter(|&group| held(group)) {
+            part.refresh(GroupId(group), 0..part.layout.group_len[group]);
+        }
+        part
+    }
+
     /// Sets a named parameter from the host.
     pub fn set(&mut self, name: &str, values: &[f32]) -> Result<()> {
         let Named { group, range, .. } = self.find(name)?;
@@ -382,6 +409,20 @@ mod tests {
         let expected: [NamedValues<'_>; 3] =
             [("q", &[1, 2], &[0.0; 2]), ("k", &[2, 2], &[1.0, 2.0, 3.0, 4.0]), ("bias", &[1], &[0.0])];
         assert_eq!(snapshot.tensors().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_part_has_the_values_of_its_groups() {
+        let mut builder = ParamsBuilder::default();
+        builder.vector("gate".into(), 2, GroupId(0));
+        builder.vector("rest".into(), 3, GroupId(1));
+        let mut params = builder.finish(&Device::cpu());
+        params.set("gate", &[1.0, 2.0]).unwrap();
+        let mut part = params.part(GroupSet::of(&[GroupId(0)]));
+        assert_eq!(part.get("gate").unwrap(), [1.0, 2.0]);
+        part.set("gate", &[3.0, 4.0]).unwrap();
+        assert_eq!(params.get("gate").unwrap(), [1.0, 2.0]);
+        assert!(part.group_to_host(GroupId(1)).is_empty());
     }
 
     #[test]

@@ -46,6 +46,15 @@ impl Stream {
         (self.key, self.stream)
     }
 
+    /// 128 random bits for (row, column).
+    pub(crate) fn block(self, row: u32, column: u32) -> [u32; 4] {
+        philox([column, row, self.stream, self.step], self.key)
+    }
+
+    pub(crate) fn step(self) -> u32 {
+        self.step
+    }
+
     /// One uniform number in [0, 1) with 24 bits for (row, column).
     pub fn uniform(self, row: u32, column: u32) -> f32 {
         let block = philox([column, row, self.stream, self.step], self.key);

@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::{Adam, Nag};
+use crate::Stream;
 use crate::cpu::vectorised;
 use crate::device::Buffer;
 use crate::params::{Gradients, GroupId};
@@ -62,6 +63,20 @@ pub(super) fn nag(nag: &Nag, p: &mut [f32], g: &[f32], velocity: &mut Buffer, [r
 pub(super) fn sgd(p: &mut [f32], g: &[f32], rate: f32) {
     p.par_chunks_mut(CHUNK).zip(g.par_chunks(CHUNK)).for_each(|(p, g)| {
         p.iter_mut().zip(g).for_each(|(p, g)| *p = rate.mul_add(-*g, *p));
+    });
+}
+
+/// Bits of a Philox block: each decides a sign.
+const SIGNS: usize = 128;
+
+/// Sign i is bit i mod 128, counted from the lowest bit of the first word, of block ⌊i/128⌋.
+pub(super) fn random_signs(g: &mut [f32], stream: Stream) {
+    g.par_chunks_mut(SIGNS).enumerate().for_each(|(block, g)| {
+        let words = stream.block(0, block as u32);
+        for (i, g) in g.iter_mut().enumerate() {
+            let sign = words[i / 32] >> (i % 32) & 1;
+            *g = f32::from_bits(g.to_bits() ^ sign << 31);
+        }
     });
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::{Adam, Nag};
-use crate::Result;
 use crate::cuda::kernel::{Act, kernel_struct, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::cuda::transfer::Arrival;
 use crate::cuda::{Gpu, Live};
+use crate::{Result, Stream};
 
 /// Partial sums of a norm, per group. Their number decides the order of the sum, so that it is the same on every GPU: a
 /// few blocks for each multiprocessor of large ones.
@@ -59,6 +59,15 @@ kernels! {
         g: *const f32,
         rate: *const f32,
         failed: *const u32,
+        n: u64,
+    }
+
+    struct RandomSigns = random_signs {
+        g: *mut f32,
+        key0: u32,
+        key1: u32,
+        stream: u32,
+        step: u32,
         n: u64,
     }
 
@@ -152,6 +161,22 @@ pub(super) fn sgd(group: &Group, rate: f32, numbers: &GpuNumbers) {
             g: group.gradient,
             rate: gpu.live(Live::SgdRate),
             failed: numbers.at(FAILED),
+            n: group.count as u64,
+        },
+    );
+}
+
+/// Random signs for a group's gradient.
+pub(super) fn random_signs(gpu: &Arc<Gpu>, group: &Group, stream: Stream) {
+    let ([key0, key1], number) = stream.address();
+    gpu.call(
+        Shape::over_values(group.count),
+        &RandomSigns {
+            g: group.gradient,
+            key0,
+            key1,
+            stream: number,
+            step: stream.step(),
             n: group.count as u64,
         },
     );

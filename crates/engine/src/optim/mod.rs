@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `adam`, `nag` | the optimisers and their memory |
 //! | `numbers` | losses, norm and clipping factor of a step |
+//! | `mod` | gradient descent without memory; random signs of a gradient |
 //! | `cpu`, `cuda`, `optim.cu` | the implementations |
 //! | `suite` | cases of the kernel suite |
 
@@ -23,6 +24,7 @@ pub use nag::{Nag, Velocity};
 use numbers::Memory;
 pub use numbers::{LossAndNorm, Reading, StepNumbers};
 
+use crate::Stream;
 use crate::params::{Gradients, GroupId, Params};
 
 /// Plain gradient descent: p −= rate·g. It does not clip.
@@ -32,6 +34,16 @@ pub fn sgd(params: &mut Params, gradients: &Gradients, group: GroupId, rate: f32
         Memory::Host(_) => cpu::sgd(params.group_mut(group), gradients.group(group), rate),
         Memory::Gpu(_) if params.group_len(group) == 0 => {}
         Memory::Gpu(numbers) => cuda::sgd(&gpu_group(params, gradients, group), rate, numbers),
+    }
+}
+
+/// Multiplies each component of a group's gradient by a random sign: a control that keeps the sizes of steps and loses
+/// their directions. The signs are a function of `stream` and the places of the components.
+pub fn random_signs(params: &Params, gradients: &mut Gradients, group: GroupId, stream: Stream) {
+    match params.device().gpu() {
+        None => cpu::random_signs(gradients.group_mut(group), stream),
+        Some(_) if params.group_len(group) == 0 => {}
+        Some(gpu) => cuda::random_signs(gpu, &gpu_group(params, gradients, group), stream),
     }
 }
 
@@ -82,6 +94,27 @@ mod tests {
         assert!((numbers.read().unwrap().wait().unwrap().norm - length).abs() < 1e-6);
         sgd(&mut params, &gradients, group, 0.5, &numbers);
         assert!((f64::from(params.get("p").unwrap()[0]) - (p[0] - 0.5)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn random_signs_keep_sizes_and_lose_directions() {
+        let group = GroupId(0);
+        let mut builder = ParamsBuilder::default();
+        let id = builder.vector("p".into(), 10_007, group);
+        let params = builder.finish(&Device::cpu());
+        let signed = |step: u32| {
+            let mut gradients = params.gradients();
+            gradients.slot(id).0.fill(0.5);
+            random_signs(&params, &mut gradients, group, crate::Rng::new(7, step).stream(3));
+            gradients.get(&params, "p").unwrap().unwrap()
+        };
+        let (first, second) = (signed(1), signed(2));
+        assert!(first.iter().all(|g| g.abs() == 0.5));
+        assert_eq!(first, signed(1));
+        let share = |values: Vec<bool>| values.iter().filter(|v| **v).count() as f64 / values.len() as f64;
+        let negative = share(first.iter().map(|g| *g < 0.0).collect());
+        let agree = share(first.iter().zip(&second).map(|(a, b)| a == b).collect());
+        assert!((negative - 0.5).abs() < 0.02 && (agree - 0.5).abs() < 0.02, "{negative} {agree}");
     }
 
     #[test]

@@ -74,6 +74,24 @@ extern "C" __global__ void sgd(float* p, act* shadow, const float* g, const floa
     if (shadow != nullptr) store8(shadow + at, 0, length, weight);
 }
 
+// g[i] is negated if bit i mod 128 of the Philox block ⌊i/128⌋ (column) of row 0 is set
+// launch: grid (ceil(n / 2048)), block (256), shared 0
+extern "C" __global__ void random_signs(float* g, u32 key0, u32 key1, u32 stream, u32 step, u64 n) {
+    const u64 at = first_of_run();
+    if (at >= n) return;
+    const uint4 block = philox(make_uint4((u32)(at / 128), 0, stream, step), key0, key1);
+    const u32 words[4] = {block.x, block.y, block.z, block.w};
+    const u32 first = (u32)(at % 128);
+    const u32 bits = words[first / 32] >> (first % 32);
+    float gradient[8];
+    load8(g + at, 0, run_length(at, n), gradient);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        if ((bits >> i) & 1u) gradient[i] = -gradient[i];
+    }
+    store8(g + at, 0, run_length(at, n), gradient);
+}
+
 // dst = src, rounded to `act`
 // launch: grid (ceil(n / 2048)), block (256), shared 0
 extern "C" __global__ void to_act(const float* src, act* dst, u64 n) {

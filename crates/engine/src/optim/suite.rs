@@ -1,6 +1,6 @@
 //! Optimisers, norms and clipping over two groups, and a step that fails.
 
-use super::{Adam, Moments, Nag, StepNumbers, Velocity, sgd};
+use super::{Adam, Moments, Nag, StepNumbers, Velocity, random_signs, sgd};
 use crate::device::{Device, Numbers};
 use crate::params::{Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder};
 use crate::suite::{Case, Outcome, Quantity, Tolerance, fit, gradient_of, random};
@@ -36,6 +36,10 @@ pub(crate) fn cases() -> Vec<Case> {
                 cases.push(Case::new("optim", what, tolerance, move |d, n| updates(d, n, by, sizes, limit)));
             }
         }
+    }
+    for sizes in [[1, 3], [130, 4_099], [1_009, 300_007]] {
+        let what = format!("gradient descent with random signs, {} values", sizes[1]);
+        cases.push(Case::new("optim", what, Tolerance::new(2e-6, 2e-6), move |d, n| signs(d, n, sizes)));
     }
     for by in [By::Adam, By::Nag] {
         let what = format!("{by:?}, nothing changes from the first gradient on that is not finite");
@@ -129,6 +133,20 @@ fn updates(device: &Device, numbers: Numbers, by: By, sizes: [usize; 2], limit: 
         groups.update(t, limit, |v| if t == 3 { 1e-4 * v } else { v });
         outcome.push(Quantity::value(format!("norm {t}"), 1, vec![groups.norm()]));
     }
+    groups.read(&mut outcome);
+    outcome
+}
+
+/// Two steps along random signs of the gradient that an update has left.
+fn signs(device: &Device, numbers: Numbers, sizes: [usize; 2]) -> Outcome {
+    let mut groups = Groups::new(device, numbers, By::Adam, sizes);
+    groups.update(1, 0.0, |v| v);
+    for t in 1..=2 {
+        let Groups { params, gradients, step, .. } = &mut groups;
+        random_signs(params, gradients, GROUPS[1].1, Rng::new(3, t).stream(u32::MAX));
+        sgd(params, gradients, GROUPS[1].1, 0.1, step);
+    }
+    let mut outcome = Outcome::new();
     groups.read(&mut outcome);
     outcome
 }

@@ -78,6 +78,10 @@ impl Gradients {
         (&mut self.buffers[block.group.0][block.range()], was_written)
     }
 
+    pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut [f32] {
+        self.buffers.get_mut(group.0).map_or(&mut [], |buffer| &mut **buffer)
+    }
+
     pub(crate) fn group(&self, group: GroupId) -> &[f32] {
         self.buffers.get(group.0).map_or(&[], |buffer| &**buffer)
     }
