@@ -33,6 +33,7 @@ impl ExpertMode {
     pub fn at(&self, places: &[u32]) -> Self {
         match self {
             Self::Random(draws) => Self::Random(Draws { seed: draws.seed, places: places.to_vec() }),
+            Self::InEncoder(inner) => Self::InEncoder(Box::new(inner.at(places))),
             other => other.clone(),
         }
     }

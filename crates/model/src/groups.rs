@@ -25,6 +25,11 @@ pub fn all_but_gates() -> GroupSet {
     GroupSet::of(&[ATTENTION_OUTPUT, REST])
 }
 
+/// Every group.
+pub fn kept() -> GroupSet {
+    GroupSet::of(&ALL.map(|(group, _)| group))
+}
+
 /// All trained parameters.
 pub fn trained() -> GroupSet {
     GroupSet::of(&[GATE, ATTENTION_OUTPUT, REST])

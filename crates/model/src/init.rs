@@ -3,15 +3,37 @@
 
 use mae_data::vocab::PAD;
 use mae_engine::ops::embed::sinusoids;
-use mae_engine::{Device, Params, Result, Rng, Stream};
+use mae_engine::{Device, GroupSet, Params, Result, Rng, Stream};
 use rayon::prelude::*;
 
+use crate::groups::{GATE, STATISTICS, gates, kept};
 use crate::system::System;
 
 /// Fills all parameters of a model of this system.
 pub fn initialise(params: &mut Params, system: System, seed: u64) -> Result<()> {
-    let named: Vec<(String, Vec<usize>)> =
-        params.named().map(|p| (p.name.to_owned(), p.shape.to_vec())).collect();
+    fill(params, kept(), system, seed)
+}
+
+/// Copies the gates of a model and gives them their initial values of `seed`. Statistics of their norms stay those of
+/// `params`, so that a gate of the copy is one before its training that reads the inputs of a trained one.
+pub fn untrained_gates(params: &Params, system: System, seed: u64) -> Result<Params> {
+    let mut copy = params.part(GroupSet::of(&[GATE, STATISTICS]));
+    fill(&mut copy, gates(), system, seed)?;
+    Ok(copy)
+}
+
+/// Sets the last layers of gates to zero, so that every head weighs 1.
+pub fn make_neutral(params: &mut Params, system: System) -> Result<()> {
+    let Some(layer) = system.neutral_layer() else { return Ok(()) };
+    let layers = params.named().filter(|p| p.name.contains(&format!(".gate.{layer}.")));
+    let layers: Vec<(String, usize)> =
+        layers.map(|p| (p.name.to_owned(), p.shape.iter().product())).collect();
+    layers.into_iter().try_for_each(|(name, count)| params.set(&name, &vec![0.0; count]))
+}
+
+fn fill(params: &mut Params, groups: GroupSet, system: System, seed: u64) -> Result<()> {
+    let named = params.named().filter(|p| groups.contains(p.group));
+    let named: Vec<(String, Vec<usize>)> = named.map(|p| (p.name.to_owned(), p.shape.to_vec())).collect();
     for (name, shape) in &named {
         let stream = Rng::new(seed, 0).stream(stream_of(name));
         let fan_in = fan_in(name, shape, &named);

@@ -1,8 +1,9 @@
 //! A pass through a model: the tape, how experts combine, and a record of what gates did.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use mae_engine::{Ids, Tape, Tensor};
+use mae_engine::{Ids, Params, Tape, Tensor};
 use serde::Serialize;
 
 pub use crate::draws::Draws;
@@ -22,6 +23,22 @@ pub enum ExpertMode {
     Random(Draws),
     /// Given row by row for each attention, by name; for tests.
     Given(BTreeMap<String, Ids>),
+    /// Head weights `[rows, H]` given for the attentions of these names, with the rows of their gates; all experts, weighted
+    /// by the gate, in the others. For evaluation with whole sentences.
+    Weights(BTreeMap<String, Tensor>),
+    /// The inner mode in the encoder; elsewhere all experts, weighted by the gate.
+    InEncoder(Box<ExpertMode>),
+}
+
+impl ExpertMode {
+    /// The mode of an attention of this kind.
+    pub(crate) fn of(&self, kind: Kind) -> &Self {
+        match self {
+            Self::InEncoder(inner) if kind == Kind::Encoder => inner.of(kind),
+            Self::InEncoder(_) => &Self::Mix,
+            other => other,
+        }
+    }
 }
 
 /// A pass through a model: the tape that records ops, and how experts combine.
@@ -39,6 +56,9 @@ pub struct Pass<'a, 'p> {
 pub struct Probe {
     /// One record per gated attention, in the order of the pass.
     pub gates: Vec<GateRecord>,
+    /// Gates before their training ([`crate::init::untrained_gates`]): each reads what the model's gate reads and is
+    /// recorded beside it.
+    pub untrained: Option<Arc<Params>>,
 }
 
 /// The gates of one attention.
@@ -53,6 +73,8 @@ pub struct GateRecord {
     pub values: GateValues,
     /// The rows, `[rows, experts]` or `[rows, heads]`.
     pub gates: Tensor,
+    /// The same of the untrained gate, where the probe has one.
+    pub untrained: Option<Tensor>,
 }
 
 /// Kind of an attention.

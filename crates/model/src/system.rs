@@ -61,7 +61,7 @@ pub enum Mixes {
 pub enum Training {
     /// F steps only: all parameters but gates.
     Rest,
-    /// Block coordinate descent: F steps train all parameters but gates, G steps the gates by SGD.
+    /// Block coordinate descent: F steps train all parameters but gates, G steps the gates.
     Alternating,
     /// Joint steps: gates and the rest at once.
     Joint(GateOptimizer),
@@ -70,8 +70,8 @@ pub enum Training {
 /// Optimiser of the gates in joint steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateOptimizer {
-    /// Plain SGD at the gates' own rate, as in G steps.
-    Sgd,
+    /// One of their own, as in G steps.
+    Own,
     /// The optimiser of the rest.
     Shared,
 }
@@ -148,7 +148,7 @@ impl System {
         title: "NoBCD",
         name: Name::Plain { name: "nobcd", dropped_heads: Some(1), gate_input: GateReads::Mean },
         mixes: Mixes::Experts,
-        training: Training::Joint(GateOptimizer::Sgd),
+        training: Training::Joint(GateOptimizer::Own),
         gate: Some(NETWORK),
     });
 

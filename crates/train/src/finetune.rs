@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mae_data::{Segmentation, Vocab};
 use mae_engine::GroupSet;
-use mae_model::{Config, Model, folder, groups};
+use mae_model::{Config, Model, folder, groups, init};
 
 use crate::checkpoint::TextSide;
 use crate::dictionaries::{DictionaryMismatch, mismatch, name_in_messages};
@@ -75,16 +75,8 @@ pub fn load<M: Model>(path: &Path, model: &mut M, text: &TextSide) -> Result<Gat
     }
     let new = GroupSet::of(&[groups::GATE, groups::STATISTICS]);
     folder::load_weights_but(&weights, model.params_mut(), new)?;
-    let layer = model.config().mixture().system.neutral_layer().unwrap_or_default();
-    let last_layers: Vec<(String, usize)> = model
-        .params()
-        .named()
-        .filter(|p| p.name.contains(&format!(".gate.{layer}.")))
-        .map(|p| (p.name.to_owned(), p.shape.iter().product()))
-        .collect();
-    for (name, count) in last_layers {
-        model.params_mut().set(&name, &vec![0.0; count])?;
-    }
+    let system = model.config().mixture().system;
+    init::make_neutral(model.params_mut(), system)?;
     Ok(Gates::Uniform)
 }
 

@@ -67,6 +67,10 @@ pub struct Summary {
     pub best_bleu: Option<f64>,
     /// Mean gate entropy of the last validation, in nats.
     pub gate_entropy: Option<f64>,
+    /// Updates of the gates.
+    pub gate_updates: Option<u64>,
+    /// Norm of the gates' gradient in the newest G steps.
+    pub gate_gnorm: Option<f64>,
     /// Target tokens per second of training.
     pub tokens_per_second: Option<f64>,
     /// Milliseconds per update.
@@ -204,6 +208,8 @@ impl History {
             best_dev_update: best_dev.map(|best| best.1.updates as u64),
             best_bleu: self.valid.iter().filter_map(|valid| valid.line.bleu).max_by(f64::total_cmp),
             gate_entropy: self.valid.iter().filter_map(|valid| valid.line.gate_entropy).next_back(),
+            gate_updates: self.valid.iter().filter_map(|valid| valid.line.gate_updates).next_back(),
+            gate_gnorm: self.train.iter().filter_map(|line| line.line.gate_gnorm).next_back(),
             tokens_per_second: (seconds > 0.0).then(|| tokens / seconds),
             update_ms: (trained > 0.0 && seconds > 0.0).then(|| 1000.0 * seconds / trained),
         }

@@ -7,15 +7,16 @@ use std::collections::HashMap;
 
 use mae_data::PackedBatch;
 use mae_engine::optim::{self, LossAndNorm, Reading, StepNumbers};
-use mae_engine::{Gradients, GroupSet, Replays, Rng, Tape, Written};
+use mae_engine::{Gradients, GroupSet, HostCopy, Replays, Rng, Tape, Written};
 use mae_model::attention::Pass;
 use mae_model::groups;
-use mae_model::system::{GateOptimizer, Training};
+use mae_model::system::{self, Training};
 use mae_model::{Config, Model, Translator};
 use serde::{Deserialize, Serialize};
 
-use crate::config::TrainConfig;
+use crate::config::{GateRate, GateTraining, TrainConfig};
 use crate::diagnosis::Diagnosis;
+use crate::gate_optimizer::GateOptimizer;
 use crate::optimizer::Optimizer;
 use crate::plan::{StepKind, Steps};
 use crate::{Error, Result, schedule};
@@ -27,7 +28,10 @@ pub struct Learner<M: Model = Translator> {
     config: TrainConfig,
     gradients: Gradients,
     optimizer: Optimizer,
-    gates: GateOptimizer,
+    /// Optimiser of gates in joint steps.
+    joint_gates: system::GateOptimizer,
+    /// That of G steps, and of joint steps whose gates have one of their own.
+    gate_optimizer: GateOptimizer,
     numbers: StepNumbers,
     counters: Counters,
     /// A batch in device memory for each shape, and on a GPU the captured passes that read it.
@@ -80,6 +84,8 @@ pub struct UpdateReport {
     pub gate_updates: u64,
     /// The G step before an F step, if there was one.
     pub gate: Option<StepReport>,
+    /// Norm of the gradient of the gates, of updates with a G step.
+    pub gate_norm: Option<f64>,
     /// The F step or joint step; the G step where nothing but gates is trained.
     pub main: StepReport,
     /// The learning rate of the main step.
@@ -125,11 +131,14 @@ impl PendingUpdate {
     /// changed no parameter, and neither has any update after it.
     pub fn wait(self) -> Result<UpdateReport> {
         let gate = self.gate.as_ref().map(|step| self.report(step)).transpose()?;
+        let main = self.report(&self.main)?;
+        let alone = (self.main.kind == StepKind::G).then_some(main);
         Ok(UpdateReport {
             number: self.number,
             gate_updates: self.gate_updates,
             gate,
-            main: self.report(&self.main)?,
+            gate_norm: gate.or(alone).map(|step| step.gradient_norm),
+            main,
             rate: self.rate,
             sentences: self.sentences,
             source_tokens: self.source_tokens,
@@ -159,11 +168,14 @@ impl PendingUpdate {
     }
 }
 
-/// Optimiser of the gates of a model.
-fn gate_optimizer<M: Model>(model: &M) -> GateOptimizer {
+/// Stream of the random signs of gate gradients, which no op has.
+const SIGNS: u32 = u32::MAX;
+
+/// Optimiser of the gates of a model in joint steps.
+fn joint_gates<M: Model>(model: &M) -> system::GateOptimizer {
     match model.config().mixture().system.training() {
         Training::Joint(optimizer) => optimizer,
-        Training::Rest | Training::Alternating => GateOptimizer::Sgd,
+        Training::Rest | Training::Alternating => system::GateOptimizer::Own,
     }
 }
 
@@ -172,15 +184,17 @@ impl<M: Model> Learner<M> {
     pub fn new(model: M, config: &TrainConfig) -> Self {
         let params = model.params();
         let gradients = params.gradients();
-        let gates = gate_optimizer(&model);
-        let optimizer = Optimizer::new(config, params, gates);
+        let joint_gates = joint_gates(&model);
+        let optimizer = Optimizer::new(config, params, joint_gates);
+        let gate_optimizer = GateOptimizer::new(config, params);
         let numbers = StepNumbers::new(params.device());
         Self {
             model,
             config: config.clone(),
             gradients,
             optimizer,
-            gates,
+            joint_gates,
+            gate_optimizer,
             numbers,
             counters: Counters::default(),
             feeds: HashMap::new(),
@@ -200,17 +214,26 @@ impl<M: Model> Learner<M> {
 
     /// Number of parameters that are trained.
     pub fn trained(&self) -> usize {
-        self.model.params().count(self.config.free.groups())
+        self.model.params().count(self.config.trained())
     }
 
-    /// The optimiser; it remembers nothing of a frozen group.
-    pub fn optimizer(&self) -> &Optimizer {
-        &self.optimizer
+    /// Returns the memory of the optimisers by name, without waiting for the device. They remember nothing of a frozen
+    /// group.
+    pub fn memory(&self) -> Result<Vec<(String, HostCopy)>> {
+        let mut memory = self.optimizer.memory()?;
+        memory.extend(self.gate_optimizer.memory()?);
+        Ok(memory)
     }
 
-    /// The optimiser, for its memory to be read back.
-    pub fn optimizer_mut(&mut self) -> &mut Optimizer {
-        &mut self.optimizer
+    /// Takes back what [`Self::memory`] gave. `read` finds it by name; `fault` makes an error of the name of a part that
+    /// has the wrong size.
+    pub fn remember(
+        &mut self,
+        read: impl Fn(&str) -> Result<Vec<f32>>,
+        fault: impl Fn(String) -> Error,
+    ) -> Result<()> {
+        self.optimizer.remember(&read, &fault)?;
+        self.gate_optimizer.remember(read, fault)
     }
 
     /// Asks for one update on the batches together, their loss divided by all their target tokens. On a GPU this does
@@ -219,12 +242,13 @@ impl<M: Model> Learner<M> {
         let before = self.counters;
         let gate = match steps {
             Steps::GThenF => Some(self.gate_step(batches)?),
-            Steps::F | Steps::G | Steps::Joint => None,
+            Steps::F | Steps::G | Steps::Joint | Steps::Held => None,
         };
         let (main, rate) = match steps {
-            Steps::G => (self.gate_step(batches)?, f64::from(self.config.gate_lr)),
+            Steps::G => (self.gate_step(batches)?, self.gate_rate()),
             Steps::F | Steps::GThenF => self.descend(batches, StepKind::F)?,
             Steps::Joint => self.descend(batches, StepKind::Joint)?,
+            Steps::Held => self.descend(batches, StepKind::Held)?,
         };
         self.counters.updates += 1;
         Ok(PendingUpdate {
@@ -246,28 +270,42 @@ impl<M: Model> Learner<M> {
     /// An F step or a joint step, and its learning rate.
     fn descend(&mut self, batches: &[PackedBatch], kind: StepKind) -> Result<(PendingStep, f64)> {
         let limit = self.config.clip_norm;
-        // Gates that SGD steps are never clipped: the limit is for the norm of the others.
-        let clipped = groups::all_but_gates().and(self.config.free.groups());
-        let main = match (kind, self.gates) {
-            (StepKind::Joint, GateOptimizer::Sgd) if limit > 0.0 => {
+        let main = match (kind, self.joint_gates) {
+            (StepKind::Joint, system::GateOptimizer::Own) => {
+                // Gates with an optimiser of their own are never clipped: the limit is for the norm of the others.
                 let main = self.pass(batches, kind, 0.0)?;
-                if !clipped.is_empty() {
+                self.descend_gates();
+                let clipped = groups::all_but_gates().and(self.config.trained());
+                if limit > 0.0 && !clipped.is_empty() {
                     self.numbers.clip(self.model.params(), &self.gradients, clipped, limit);
                 }
                 main
             }
-            _ => self.pass(batches, kind, limit)?,
+            (StepKind::Joint, system::GateOptimizer::Shared) => {
+                self.counters.gate_updates += 1;
+                self.pass(batches, kind, limit)?
+            }
+            (StepKind::F | StepKind::G | StepKind::Held, _) => self.pass(batches, kind, limit)?,
         };
-        let Counters { updates, schedule_start, .. } = self.counters;
-        let rate = schedule::rate(&self.config, updates - schedule_start);
+        let (rate, number) = (self.rate(), self.counters.updates + 1);
         let Self { model, gradients, optimizer, numbers, .. } = self;
-        optimizer.step(model.params_mut(), gradients, rate as f32, updates + 1, numbers);
-        match (kind, self.gates) {
-            (StepKind::Joint, GateOptimizer::Sgd) => self.descend_gates(),
-            (StepKind::Joint, GateOptimizer::Shared) => self.counters.gate_updates += 1,
-            (StepKind::F | StepKind::G, _) => {}
-        }
+        optimizer.step(model.params_mut(), gradients, rate as f32, number, numbers);
         Ok((main, rate))
+    }
+
+    /// The schedule's rate of the next update.
+    fn rate(&self) -> f64 {
+        let Counters { updates, schedule_start, .. } = self.counters;
+        schedule::rate(&self.config, updates - schedule_start)
+    }
+
+    /// The gates' rate of the next update.
+    fn gate_rate(&self) -> f64 {
+        let rate = f64::from(self.config.gate_lr);
+        match self.config.gate_rate {
+            GateRate::Constant => rate,
+            GateRate::Schedule => rate * self.rate(),
+        }
     }
 
     /// Asks for a G step alone: for benchmarks.
@@ -275,7 +313,7 @@ impl<M: Model> Learner<M> {
         self.gate_step(batches).map(|_| ())
     }
 
-    /// A G step: the gates take one step of plain SGD on the mean loss of the full mixture.
+    /// A G step: the gates take one step of their optimiser on the mean loss of the full mixture.
     fn gate_step(&mut self, batches: &[PackedBatch]) -> Result<PendingStep> {
         let step = self.pass(batches, StepKind::G, 0.0)?;
         self.descend_gates();
@@ -283,9 +321,14 @@ impl<M: Model> Learner<M> {
     }
 
     fn descend_gates(&mut self) {
-        let rate = self.config.gate_lr;
-        optim::sgd(self.model.params_mut(), &self.gradients, groups::GATE, rate, &self.numbers);
-        self.counters.gate_updates += 1;
+        let (rate, number) = (self.gate_rate() as f32, self.counters.gate_updates + 1);
+        let Self { model, gradients, gate_optimizer, numbers, config, .. } = self;
+        if config.gate_training == GateTraining::RandomSigns {
+            let signs = Rng::new(config.seed, number as u32).stream(SIGNS);
+            optim::random_signs(model.params(), gradients, groups::GATE, signs);
+        }
+        gate_optimizer.step(model.params_mut(), gradients, rate, number, numbers);
+        self.counters.gate_updates = number;
     }
 
     /// Forward and backward over all batches; leaves the gradient of the mean loss of the free parameters, and its
@@ -308,7 +351,7 @@ impl<M: Model> Learner<M> {
 
     /// Parameter groups that a step trains.
     fn free(&self, step: StepKind) -> GroupSet {
-        step.groups().and(self.config.free.groups())
+        step.groups().and(self.config.trained())
     }
 
     /// Forward and backward over one batch. On a GPU, a pass of a kind that was seen before is replayed.

@@ -10,7 +10,7 @@
 //! | [`schedule`] | the learning rate of an update |
 //! | [`plan`] | the steps that a batch gets: Algorithm 3 of the paper |
 //! | [`learner`] | one update: G step, F step or joint step (Algorithms 1 and 2), accumulation, clipping, optimisers |
-//! | [`optimizer`] | Adam or NAG with its memory |
+//! | [`optimizer`], [`gate_optimizer`] | Adam or NAG with its memory; the optimiser of the gates |
 //! | [`validate`] | development loss and gate entropy; other validators plug in |
 //! | [`trainer`] | the loop over epochs |
 //! | [`artifacts`] | names of files and folders in a run's folder |
@@ -29,6 +29,7 @@ pub mod diagnosis;
 pub mod dictionaries;
 pub mod error;
 pub mod finetune;
+pub mod gate_optimizer;
 pub mod history;
 pub mod kept;
 pub mod keys;

@@ -1,4 +1,4 @@
-//! The optimiser of everything but gates that SGD steps, with its memory.
+//! The optimiser of everything but gates that have one of their own, with its memory.
 
 use mae_engine::optim::{Adam, Moments, Nag, StepNumbers, Velocity};
 use mae_engine::{Gradients, GroupId, HostCopy, Params};
@@ -20,7 +20,7 @@ impl Optimizer {
     /// Before the first step.
     pub fn new(config: &TrainConfig, params: &Params, gates: GateOptimizer) -> Self {
         let stepped = match gates {
-            GateOptimizer::Sgd => &[groups::ATTENTION_OUTPUT, groups::REST][..],
+            GateOptimizer::Own => &[groups::ATTENTION_OUTPUT, groups::REST][..],
             GateOptimizer::Shared => &[groups::GATE, groups::ATTENTION_OUTPUT, groups::REST],
         };
         let trained = stepped.iter().copied().filter(|&group| config.free.groups().contains(group));
@@ -99,11 +99,12 @@ impl Optimizer {
 }
 
 /// Adam's moments.
-const PARTS: [&str; 2] = ["first", "second"];
+pub(crate) const PARTS: [&str; 2] = ["first", "second"];
 /// NAG's memory.
-const VELOCITY: &str = "velocity";
+pub(crate) const VELOCITY: &str = "velocity";
 
-fn name(group: GroupId, part: &str) -> String {
+/// Name of a part of the memory of a group, in files.
+pub(crate) fn name(group: GroupId, part: &str) -> String {
     let group = groups::ALL.iter().find(|(id, _)| *id == group).map_or("unknown", |(_, name)| name);
     format!("{group}.{part}")
 }

@@ -1,10 +1,10 @@
 //! The steps that a batch gets.
 
 use mae_engine::GroupSet;
-use mae_model::system::{System, Training};
+use mae_model::system::{GateOptimizer, System, Training};
 use mae_model::{ExpertMode, groups};
 
-use crate::config::{Free, TrainConfig};
+use crate::config::{Free, GateTraining, TrainConfig};
 
 /// A kind of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,13 +15,15 @@ pub enum StepKind {
     G,
     /// Gates and the rest together, with the full mixture.
     Joint,
+    /// Everything but the gates, with the full mixture.
+    Held,
 }
 
 impl StepKind {
     /// The groups that it trains, unless they are frozen.
     pub fn groups(self) -> GroupSet {
         match self {
-            Self::F => groups::all_but_gates(),
+            Self::F | Self::Held => groups::all_but_gates(),
             Self::G => groups::gates(),
             Self::Joint => groups::trained(),
         }
@@ -31,7 +33,7 @@ impl StepKind {
     pub fn mode(self) -> ExpertMode {
         match self {
             Self::F => ExpertMode::Sample,
-            Self::G | Self::Joint => ExpertMode::Mix,
+            Self::G | Self::Joint | Self::Held => ExpertMode::Mix,
         }
     }
 
@@ -41,6 +43,7 @@ impl StepKind {
             Self::F => "F",
             Self::G => "G",
             Self::Joint => "joint",
+            Self::Held => "held",
         }
     }
 
@@ -50,16 +53,24 @@ impl StepKind {
             Self::F => "F step",
             Self::G => "G step",
             Self::Joint => "joint step",
+            Self::Held => "joint step without gates",
         }
     }
 }
 
 /// Every kind of step that a run of `system` takes.
 pub fn step_kinds(system: System, config: &TrainConfig) -> &'static [StepKind] {
+    let frozen = config.gate_training == GateTraining::Frozen;
     match system.training() {
         Training::Rest => &[StepKind::F],
-        Training::Joint(_) => &[StepKind::Joint],
+        Training::Joint(GateOptimizer::Shared) => &[StepKind::Joint],
+        Training::Joint(GateOptimizer::Own) if frozen => &[StepKind::Held],
+        Training::Joint(GateOptimizer::Own) if config.joint_gate_every_updates > 1 => {
+            &[StepKind::Joint, StepKind::Held]
+        }
+        Training::Joint(GateOptimizer::Own) => &[StepKind::Joint],
         Training::Alternating if config.free == Free::Gates => &[StepKind::G],
+        Training::Alternating if frozen => &[StepKind::F],
         Training::Alternating => &[StepKind::F, StepKind::G],
     }
 }
@@ -75,22 +86,29 @@ pub enum Steps {
     G,
     /// Gates and the rest together, with the full mixture.
     Joint,
+    /// Everything but the gates, with the full mixture.
+    Held,
 }
 
 /// Steps of an update. Systems that alternate follow Algorithm 3 of the paper: an update of epoch `epoch` (from 1) gets a
 /// G step first if the epoch is a multiple of `gate_every_epochs`. With `gate_every_updates`, the number of the update
-/// (from 1) decides instead. Where nothing but gates is trained, every update is a G step.
+/// (from 1) decides instead. Where nothing but gates is trained, every update is a G step. Systems that train gates and
+/// the rest jointly hold the gates in updates that are no multiple of `joint_gate_every_updates`. Frozen gates are never
+/// trained.
 pub fn steps(system: System, config: &TrainConfig, epoch: u64, update: u64) -> Steps {
     let multiple = |of: u64, n: u64| n > 0 && of.is_multiple_of(n);
     let gate_turn = match config.gate_every_updates {
         0 => multiple(epoch, config.gate_every_epochs),
         n => multiple(update, n),
     };
+    let frozen = config.gate_training == GateTraining::Frozen;
+    let joint_turn = !frozen && multiple(update, config.joint_gate_every_updates);
     match system.training() {
         Training::Rest => Steps::F,
+        Training::Joint(GateOptimizer::Own) if !joint_turn => Steps::Held,
         Training::Joint(_) => Steps::Joint,
         Training::Alternating if config.free == Free::Gates => Steps::G,
-        Training::Alternating if gate_turn => Steps::GThenF,
+        Training::Alternating if gate_turn && !frozen => Steps::GThenF,
         Training::Alternating => Steps::F,
     }
 }
@@ -109,6 +127,13 @@ mod tests {
         assert_eq!(steps(System::UNIFORM, &config, 5, 1), Steps::F);
         let gates_alone = TrainConfig { free: Free::Gates, ..config.clone() };
         assert_eq!(steps(System::MAE, &gates_alone, 1, 1), Steps::G);
+        let held = TrainConfig { joint_gate_every_updates: 3, ..config.clone() };
+        let joint: Vec<u64> =
+            (1..=7).filter(|&u| steps(System::NOBCD, &held, 5, u) == Steps::Joint).collect();
+        assert_eq!((joint, steps(System::NOBCD, &held, 5, 1)), (vec![3, 6], Steps::Held));
+        let frozen = TrainConfig { gate_training: GateTraining::Frozen, ..config.clone() };
+        assert_eq!(steps(System::MAE, &frozen, 5, 1), Steps::F);
+        assert_eq!(steps(System::NOBCD, &frozen, 5, 1), Steps::Held);
         let by_update = TrainConfig { gate_every_updates: 3, ..config };
         let g_updates: Vec<u64> =
             (1..=9).filter(|&u| steps(System::MAE, &by_update, 5, u) == Steps::GThenF).collect();

@@ -1,14 +1,16 @@
 //! Validation: development loss and gate entropy here; other scores plug in as [`Validator`]s.
 
+use std::sync::Arc;
+
 use mae_data::sampler::{Order, TooLong};
 use mae_data::{BatchSampler, Corpus, SamplerOptions};
-use mae_engine::Tape;
+use mae_engine::{Params, Tape};
 use mae_model::attention::Pass;
 use mae_model::pass::GateValues;
-use mae_model::{Config, ExpertMode, GateRecord, Model, Probe, Translator};
+use mae_model::{Config, ExpertMode, GateRecord, Model, Probe, Translator, init};
 use serde::{Deserialize, Serialize};
 
-use crate::config::TrainConfig;
+use crate::config::{GateInit, TrainConfig};
 use crate::log::{nan, or_nan};
 use crate::{Error, Result};
 
@@ -28,6 +30,19 @@ pub struct HeadWeights {
     pub mean: f64,
     /// Standard deviation.
     pub deviation: f64,
+}
+
+/// Gates over experts of one attention, over the rows of a data set: sentences, or positions where each has a gate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AttentionGates {
+    /// The attention, `encoder.layers.0.self_attn`.
+    pub attention: String,
+    /// Mean entropy, in nats.
+    pub entropy: f64,
+    /// I(expert; input) in nats: entropy of the mean gate less the mean entropy.
+    pub information: f64,
+    /// Load: for each expert its mean gate, to five decimals.
+    pub load: Vec<f64>,
 }
 
 /// One validation. Losses are in bits per target token.
@@ -62,6 +77,15 @@ pub struct Validation {
     /// Mean entropy of all gates, in nats, where gates are over experts.
     #[serde(default)]
     pub gate_entropy: Option<f64>,
+    /// Gates of each attention, in the order of the model, where gates are over experts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<AttentionGates>,
+    /// Updates of the gates so far, of systems with gates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_updates: Option<u64>,
+    /// Norm of the gates' gradient in the newest G step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_gnorm: Option<f64>,
     /// Weights that gates give to heads, where gates weigh heads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_weights: Option<HeadWeights>,
@@ -71,6 +95,17 @@ pub struct Validation {
     /// True if it was reached just now.
     #[serde(default)]
     pub is_best: bool,
+}
+
+/// The gates of a model as they were before the training of a run with this configuration, behind the norms' statistics of
+/// the model: for [`Probe::untrained`].
+pub fn untrained_gates<M: Model>(model: &M, config: &TrainConfig) -> Result<Arc<Params>> {
+    let system = model.config().mixture().system;
+    let mut gates = init::untrained_gates(model.params(), system, config.seed)?;
+    if config.gate_init == GateInit::Zero {
+        init::make_neutral(&mut gates, system)?;
+    }
+    Ok(Arc::new(gates))
 }
 
 /// Loss and gate entropy of a development set, in its own order.
@@ -121,30 +156,68 @@ pub fn development_loss<M: Model>(model: &M, data: &dyn Corpus, config: &TrainCo
         sentences: sampler.sentences() as u64,
         skipped: sampler.skipped().count,
         gate_entropy: entropy.mean(),
+        gates: entropy.attentions(),
         head_weights: weights.found(),
         ..Validation::default()
     })
 }
 
-/// The mean over attentions of the mean entropy over gate rows.
+/// Sums over the gates of attentions.
 #[derive(Default)]
 struct EntropyMean {
-    /// By attention: sum and rows.
-    sums: std::collections::BTreeMap<String, (f64, usize)>,
+    /// By name.
+    sums: std::collections::BTreeMap<String, GateSums>,
+}
+
+/// Sums over the gates of an attention.
+#[derive(Default)]
+struct GateSums {
+    /// Place of the attention in the model.
+    place: usize,
+    rows: usize,
+    entropy: f64,
+    gates: Vec<f64>,
 }
 
 impl EntropyMean {
     fn add(&mut self, record: &GateRecord) {
-        let slot = self.sums.entry(record.name.clone()).or_default();
+        let place = self.sums.len();
+        let sums = self.sums.entry(record.name.clone()).or_insert_with(|| GateSums {
+            place,
+            gates: vec![0.0; record.gates.cols()],
+            ..GateSums::default()
+        });
         for gate in record.gates.to_host().chunks_exact(record.gates.cols()) {
-            slot.0 += entropy(gate);
-            slot.1 += 1;
+            sums.entropy += entropy(gate);
+            sums.rows += 1;
+            sums.gates.iter_mut().zip(gate).for_each(|(sum, &g)| *sum += f64::from(g));
         }
     }
 
+    /// The mean over attentions of the mean entropy over rows.
     fn mean(&self) -> Option<f64> {
-        let means: Vec<f64> = self.sums.values().map(|(sum, rows)| sum / *rows as f64).collect();
+        let means: Vec<f64> = self.sums.values().map(|sums| sums.entropy / sums.rows as f64).collect();
         (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
+    }
+
+    /// The attentions in the order of the model.
+    fn attentions(&self) -> Vec<AttentionGates> {
+        let mut found: Vec<(&String, &GateSums)> = self.sums.iter().collect();
+        found.sort_by_key(|(_, sums)| sums.place);
+        let report = |(name, sums): (&String, &GateSums)| {
+            let rows = sums.rows as f64;
+            let load: Vec<f64> = sums.gates.iter().map(|sum| sum / rows).collect();
+            let mean_entropy = sums.entropy / rows;
+            let of_mean = -load.iter().filter(|&&m| m > 0.0).map(|m| m * m.ln()).sum::<f64>();
+            AttentionGates {
+                attention: name.clone(),
+                entropy: mean_entropy,
+                // Below 0 by rounding only.
+                information: (of_mean - mean_entropy).max(0.0),
+                load: load.iter().map(|share| (share * 1e5).round() / 1e5).collect(),
+            }
+        };
+        found.into_iter().map(report).collect()
     }
 }
 

@@ -65,6 +65,62 @@ fn frozen_groups_stay_as_they_are() {
     assert!(refused.unwrap_err().to_string().contains("need gates"));
 }
 
+/// Controls: gates that stay, and gates that move by steps of the same size in other directions.
+#[test]
+fn gates_can_be_frozen_or_led_astray() {
+    let gates = |extra: &[&str], system: &str| {
+        let settings = [&["train.max_update=1", "train.gate_every_updates=1"], extra].concat();
+        let (config, folder) = (config(system, &settings), tempfile::tempdir().unwrap());
+        let values = |learner: &Learner| learner.model.params().group_to_host(groups::GATE);
+        let (before, after) = (learner(&config), run(folder.path(), &config));
+        let rest = after.model.params().group_to_host(groups::REST);
+        assert_ne!(before.model.params().group_to_host(groups::REST), rest);
+        let steps: Vec<f32> = values(&before).iter().zip(values(&after)).map(|(a, b)| b - a).collect();
+        (steps, after.counters().gate_updates, rest)
+    };
+    for system in ["mae", "nobcd"] {
+        let (frozen, updates, _) = gates(&["train.gate_training=frozen"], system);
+        assert!(updates == 0 && frozen.iter().all(|&step| step == 0.0), "{system}");
+        let (learned, updates, rest) = gates(&["train.gate_lr=64"], system);
+        assert!(updates == 1 && learned.iter().any(|&step| step != 0.0), "{system}");
+        let (astray, _, same) = gates(&["train.gate_lr=64", "train.gate_training=random_signs"], system);
+        let near = |a: f32, b: f32| (a.abs() - b.abs()).abs() < 1e-4;
+        assert!(learned.iter().zip(&astray).all(|(a, b)| near(*a, *b)), "{system}: sizes stay");
+        let turned = learned.iter().zip(&astray).filter(|(a, b)| **a * **b < 0.0).count();
+        let moved = learned.iter().filter(|step| step.abs() > 1e-3).count();
+        assert!(turned > moved / 3, "{system}: {turned} of {moved}");
+        assert_eq!(
+            rest == same,
+            system == "nobcd",
+            "the F step after it sees other gates, a joint step does not"
+        );
+    }
+    let refused = |keys: &[&str]| {
+        let layers: Vec<_> = keys.iter().map(|key| mae_train::config::assignment(key).unwrap()).collect();
+        RunConfig::<mae_model::ModelConfig>::from_layers(&layers).unwrap_err().to_string()
+    };
+    let frozen = "train.gate_training=frozen";
+    assert!(refused(&["model.mixture.system=mae", "train.free=gates", frozen]).contains("nothing to train"));
+    assert!(refused(&["model.mixture.system=sigmoid", frozen]).contains("gates over experts"));
+}
+
+/// Gates that start with zeros in their last layer weigh all experts alike; the rest of the model starts as ever.
+#[test]
+fn gates_can_start_uniform() {
+    let settings = ["train.max_update=1", "train.gate_lr=0", "train.gate_init=zero"];
+    let (config, folder) = (config("mae", &settings), tempfile::tempdir().unwrap());
+    let mut entropies = Vec::new();
+    train(folder.path(), &config, Resets::default(), |event, _| {
+        if let Event::Valid(valid) = event {
+            entropies.extend(valid.gates.iter().map(|gates| (gates.entropy, gates.information)));
+            assert!(valid.gates.iter().all(|gates| gates.load == [0.25; 4]));
+        }
+    })
+    .unwrap();
+    assert_eq!(entropies.len(), 6);
+    assert!(entropies.iter().all(|(h, i)| (h - 4f64.ln()).abs() < 1e-6 && *i < 1e-6), "{entropies:?}");
+}
+
 #[test]
 fn the_memory_check_changes_nothing() {
     for system in ["mae", "nobcd"] {

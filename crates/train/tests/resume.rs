@@ -16,11 +16,12 @@ fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner
     let (learner, outcome) = common::train(folder, config, Resets::default(), |event, stop| {
         if let Event::Train(line) = event {
             let bits = [line.loss, line.nll_loss, line.gnorm, line.lr].map(f64::to_bits);
-            seen.push(format!("{} {} {bits:?} {:?}", line.num_updates, line.gate_updates, line.gate_loss));
+            let gates = [line.gate_loss, line.gate_gnorm];
+            seen.push(format!("{} {} {bits:?} {gates:?}", line.num_updates, line.gate_updates));
             stop.store(stop_after.is_some_and(|after| line.num_updates >= after), Ordering::Relaxed);
         }
         if let Event::Valid(valid) = event {
-            seen.push(format!("{} {} {:?}", valid.num_updates, valid.loss.to_bits(), valid.gate_entropy));
+            seen.push(format!("{} {} {:?}", valid.num_updates, valid.loss.to_bits(), valid.gates));
         }
     })
     .unwrap();
@@ -38,6 +39,10 @@ fn a_resumed_run_continues_bit_for_bit() {
         ("mae", &["train.free=gates"]),
         ("mae", &["train.free=gates+out", "train.gate_every_updates=2"]),
         ("nobcd", &["train.free=gates"]),
+        ("mae", &["train.gate_training=random_signs", "train.gate_every_updates=2"]),
+        ("mae", &["train.gate_optimizer=momentum", "train.gate_rate=schedule", "train.gate_lr=100"]),
+        ("mae", &["train.gate_training=frozen", "train.gate_init=zero"]),
+        ("nobcd", &["train.gate_optimizer=adam", "train.gate_lr=0.01", "train.joint_gate_every_updates=3"]),
     ] {
         let (whole, parts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let config = config(system, extra);

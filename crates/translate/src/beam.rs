@@ -245,7 +245,8 @@ fn replays(captured: &ExpertMode, mode: &ExpertMode) -> bool {
     match (captured, mode) {
         (ExpertMode::Mix, ExpertMode::Mix)
         | (ExpertMode::Argmax, ExpertMode::Argmax)
-        | (ExpertMode::Random(_), ExpertMode::Random(_)) => true,
+        | (ExpertMode::Random(_), ExpertMode::Random(_))
+        | (ExpertMode::InEncoder(_), ExpertMode::InEncoder(_)) => true,
         (ExpertMode::Fixed(one), ExpertMode::Fixed(other)) => one == other,
         _ => false,
     }

@@ -66,7 +66,8 @@ pub(crate) fn check_mode(mode: &ExpertMode, config: &impl Config) -> std::result
     let count = config.mixture().experts(config.heads()).map_or(0, |experts| experts.count());
     match mode {
         ExpertMode::Sample => Err(ExpertFault::TrainingOnly),
-        ExpertMode::Mix | ExpertMode::Given(_) => Ok(()),
+        ExpertMode::Mix | ExpertMode::Given(_) | ExpertMode::Weights(_) => Ok(()),
+        ExpertMode::InEncoder(inner) => check_mode(inner, config),
         _ if !system.has_experts() => Err(ExpertFault::NoMixture(system)),
         ExpertMode::Argmax if !system.is_gated() => Err(ExpertFault::NoGates(system)),
         &ExpertMode::Fixed(number) if number as usize >= count => {

@@ -167,7 +167,16 @@ impl MixtureAttention {
         if let (Some(weights), None) = (&drawn, &pass.probe) {
             return HeadWeights::PerSentence(weights.clone());
         }
-        let needs = gating.gate.needs(pass.mode);
+        if let ExpertMode::Weights(given) = pass.mode
+            && let Some(weights) = given.get(&self.name)
+        {
+            let weights = Var::constant(weights.clone());
+            return match gating.input.rows() {
+                Rows::Positions => HeadWeights::PerRow(weights),
+                Rows::Sentences => HeadWeights::PerSentence(weights),
+            };
+        }
+        let needs = gating.gate.needs(pass.mode.of(self.kind));
         let reading = gating.input.read(pass.tape, needs, &self.name, (x, sentences), memory);
         let weights = self.weigh(pass, gating, &reading);
         match (drawn, weights, gating.input.rows()) {
@@ -180,7 +189,8 @@ impl MixtureAttention {
 
     /// Head weights of random experts, one row for each of `sentences` sentences, if the mode asks for them.
     fn drawn(&self, pass: &mut Pass<'_, '_>, gating: &Gating, sentences: usize) -> Option<Var> {
-        let (ExpertMode::Random(draws), Some(experts)) = (pass.mode, gating.gate.experts()) else {
+        let (ExpertMode::Random(draws), Some(experts)) = (pass.mode.of(self.kind), gating.gate.experts())
+        else {
             return None;
         };
         let mut drawn = draws.experts(&self.name, experts.rows());
@@ -192,14 +202,19 @@ impl MixtureAttention {
 
     /// Head weights of what the gate has read; `None` where every head weighs 1.
     fn weigh(&self, pass: &mut Pass<'_, '_>, gating: &Gating, reading: &Reading<'_>) -> Option<Var> {
-        let weighed = gating.gate.weigh(pass.tape, reading, pass.mode)?;
+        let weighed = gating.gate.weigh(pass.tape, reading, pass.mode.of(self.kind))?;
         if let Some(probe) = &mut pass.probe {
+            let untrained = probe.untrained.as_deref().and_then(|params| {
+                let mut tape = Tape::evaluation(params);
+                gating.gate.weigh(&mut tape, &reading.detached()?, &ExpertMode::Mix)
+            });
             probe.gates.push(GateRecord {
                 name: self.name.clone(),
                 kind: self.kind,
                 rows: gating.input.rows(),
                 values: self.values,
                 gates: weighed.values,
+                untrained: untrained.map(|weighed| weighed.values),
             });
         }
         Some(weighed.weights)

@@ -134,7 +134,7 @@ impl MixtureAttention {
         if gating.input != GateInput::Source {
             return None;
         }
-        let needs = gating.gate.needs(pass.mode);
+        let needs = gating.gate.needs(pass.mode.of(self.kind));
         let reading = GateInput::read_source(pass.tape, needs, &self.name, (memory, keys));
         Some(match self.weigh(pass, gating, &reading) {
             Some(weights) => weights.tensor().clone(),
@@ -183,7 +183,7 @@ impl MixtureAttention {
         if let Some(weights) = state.sentence_weights.as_ref().filter(|_| state.by_sentence) {
             return Some(pass.tape.gather(weights.tensor(), at.memory().0));
         }
-        let needs = gating.gate.needs(pass.mode);
+        let needs = gating.gate.needs(pass.mode.of(self.kind));
         let reading = state.read.step(pass.tape, needs, &self.name, x, at.lineage);
         self.weigh(pass, gating, &reading).map(|weights| weights.tensor().clone())
     }

@@ -97,6 +97,8 @@ impl ExpertGate {
         match (mode, rows.sentences, self.unit) {
             // Random experts are drawn by the attention; the gate is asked for reports only.
             (ExpertMode::Mix | ExpertMode::Random(_), _, _) => None,
+            // Attentions see the mode of their kind, and those with given weights do not ask their gates.
+            (ExpertMode::InEncoder(_) | ExpertMode::Weights(_), _, _) => None,
             (ExpertMode::Sample, Some(sentences), SamplingUnit::Sentence) => {
                 Some(Pick::SamplePerSentence(sentences.clone()))
             }
@@ -112,7 +114,7 @@ impl Gate for ExpertGate {
     fn needs(&self, mode: &ExpertMode) -> Needs {
         match (&self.network, mode) {
             (None, _) => Needs::Nothing,
-            (Some(_), ExpertMode::Mix) => Needs::Gradient,
+            (Some(_), ExpertMode::Mix | ExpertMode::Weights(_)) => Needs::Gradient,
             // A drawn expert carries no gradient to its gate, so nothing of the gate need be kept.
             (Some(_), _) => Needs::Values,
         }

@@ -69,6 +69,12 @@ impl Reading<'_> {
     pub fn input(&self) -> &Var {
         self.input.as_ref().expect("a gate that reads its input needs values or a gradient")
     }
+
+    /// The same for another tape, without a way back for a gradient; `None` where nothing was read.
+    pub(crate) fn detached(&self) -> Option<Self> {
+        let Self { attention, count, sentences, .. } = *self;
+        Some(Self { attention, count, sentences, input: Some(self.input.as_ref()?.detach()) })
+    }
 }
 
 /// Result of a gate.

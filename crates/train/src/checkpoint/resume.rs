@@ -77,7 +77,7 @@ fn load_moments<M: Model>(path: &Path, learner: &mut Learner<M>) -> Result<()> {
         let missing = || fault(CheckpointFault::MissingMoments { name: name.to_owned() });
         Ok(folder::floats(file.tensor(name).map_err(|_| missing())?.data()))
     };
-    learner.optimizer_mut().remember(read, |name| fault(CheckpointFault::WrongSize { name }))
+    learner.remember(read, |name| fault(CheckpointFault::WrongSize { name }))
 }
 
 /// Path of the checkpoint `name`, if there is one; the previous one where a process stopped as it replaced it.

@@ -38,7 +38,7 @@ impl Snapshot {
     /// Of the model, the moments and the state of the run; `self` is of the model.
     pub fn and_run<M: Model>(self, learner: &Learner<M>, state: &RunState) -> Result<Self> {
         let state = RunState { format: STATE_FORMAT, ..state.clone() };
-        let resume = Resume { moments: learner.optimizer().memory()?, state };
+        let resume = Resume { moments: learner.memory()?, state };
         Ok(Self { resume: Some(Arc::new(resume)), ..self })
     }
 

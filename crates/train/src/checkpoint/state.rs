@@ -39,6 +39,9 @@ pub struct RunState {
     /// Loss of the newest update, in bits per target token.
     #[serde(default)]
     pub last_loss: Option<f64>,
+    /// Norm of the gates' gradient in the newest G step.
+    #[serde(default)]
+    pub gate_norm: Option<f64>,
     /// Training choices that decide what comes next, as TOML; a changed one is pointed out on resuming.
     pub train: String,
 }

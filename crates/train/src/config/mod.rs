@@ -3,16 +3,18 @@
 //! A configuration is a stack of TOML tables: defaults, the architecture, a recipe, keys set by hand. An unknown key is
 //! refused, with the nearest name that exists.
 
+mod gates;
 mod layers;
 mod train;
 
 use mae_model::config::Mixture;
 use mae_model::folder::Task;
-use mae_model::system::SYSTEMS;
+use mae_model::system::{GateOptimizer, SYSTEMS, Training};
 use mae_model::{Config, ModelConfig};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+pub use self::gates::{GateInit, GateOptimizerKind, GateRate, GateTraining};
 use self::layers::{arch, merge, merged, positions_of_blocks, table_of, unknown_keys, wrong_value};
 pub use self::layers::{assignment, suggestion, task};
 pub use self::train::{Batching, Free, Metric, OptimizerKind, SchedulerKind, TrainConfig};
@@ -115,6 +117,22 @@ impl<C: Config> RunConfig<C> {
         require(
             train.free == Free::All || model.mixture().system.is_gated(),
             &format!("train.free = \"gates\" and \"gates+out\" need gates: model.mixture.system = {gated}"),
+        );
+        require(
+            train.free != Free::Gates || train.gate_training != GateTraining::Frozen,
+            "train.gate_training = \"frozen\" leaves nothing to train with train.free = \"gates\"",
+        );
+        require((0.0..1.0).contains(&train.gate_momentum), "train.gate_momentum must be in [0, 1)");
+        require(train.joint_gate_every_updates > 0, "train.joint_gate_every_updates must be above 0");
+        let defaults = TrainConfig::default();
+        let chosen = |train: &TrainConfig| {
+            (train.gate_training, train.gate_optimizer, train.gate_init, train.joint_gate_every_updates)
+        };
+        require(
+            model.mixture().system.training() != Training::Joint(GateOptimizer::Shared)
+                || chosen(train) == chosen(&defaults),
+            "train.gate_training, gate_optimizer, gate_init and joint_gate_every_updates are for gates over experts: those \
+             of this system are trained with the rest",
         );
         require(
             train.keep_interval_updates == 0 || train.save_interval_updates > 0,

@@ -6,6 +6,8 @@ use mae_model::folder::Task;
 use mae_model::groups;
 use serde::{Deserialize, Serialize};
 
+use super::gates::{GateInit, GateOptimizerKind, GateRate, GateTraining};
+
 /// Training keys of a run: `[train]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -71,12 +73,24 @@ pub struct TrainConfig {
     pub max_epoch: u64,
     /// Stop after this many updates; 0: no limit.
     pub max_update: u64,
-    /// Rate of the gates' SGD.
+    /// Training of the gates: learned, or a control.
+    pub gate_training: GateTraining,
+    /// Optimiser of the gates.
+    pub gate_optimizer: GateOptimizerKind,
+    /// Rate of the gates' optimiser.
     pub gate_lr: f32,
+    /// Whether `gate_lr` is the rate itself, or a factor of the schedule's.
+    pub gate_rate: GateRate,
+    /// μ of `gate_optimizer = "momentum"`.
+    pub gate_momentum: f32,
+    /// Initial values of the gates.
+    pub gate_init: GateInit,
     /// G steps in epochs that are a multiple of this.
     pub gate_every_epochs: u64,
     /// G steps in updates that are a multiple of this, whatever the epoch; 0: by epoch.
     pub gate_every_updates: u64,
+    /// Joint training (NoBCD): gates are trained in updates that are a multiple of this, the rest in all.
+    pub joint_gate_every_updates: u64,
     /// Validate every so many epochs; 0: where a run ends within one, and with `save_interval_updates`.
     pub validate_interval: u64,
     /// Save every so many epochs; 0: by updates only, and at the end.
@@ -99,7 +113,7 @@ pub struct TrainConfig {
     pub eval_bleu_beam: usize,
 }
 
-/// Optimiser of everything but the gates, which are always stepped by plain gradient descent.
+/// Optimiser of everything but the gates, which have [one of their own](GateOptimizerKind).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerKind {
@@ -188,6 +202,14 @@ impl Free {
 }
 
 impl TrainConfig {
+    /// Groups of parameters that are trained.
+    pub fn trained(&self) -> GroupSet {
+        match self.gate_training {
+            GateTraining::Learned | GateTraining::RandomSigns => self.free.groups(),
+            GateTraining::Frozen => self.free.groups().and(groups::all_but_gates()),
+        }
+    }
+
     /// The defaults for a task: the loss of language models has no label smoothing.
     pub fn of(task: Task) -> Self {
         let label_smoothing = if task == Task::Translation { 0.1 } else { 0.0 };
@@ -228,9 +250,15 @@ impl Default for TrainConfig {
             update_freq: 1,
             max_epoch: 0,
             max_update: 0,
+            gate_training: GateTraining::Learned,
+            gate_optimizer: GateOptimizerKind::Sgd,
             gate_lr: 1.0,
+            gate_rate: GateRate::Constant,
+            gate_momentum: 0.9,
+            gate_init: GateInit::Default,
             gate_every_epochs: 5,
             gate_every_updates: 0,
+            joint_gate_every_updates: 1,
             validate_interval: 1,
             save_interval: 1,
             save_interval_updates: 0,

@@ -116,6 +116,9 @@ pub struct TrainLine {
     /// Smoothed loss of G steps before F steps, bits per token.
     #[serde(default)]
     pub gate_loss: Option<f64>,
+    /// Mean norm of the gates' gradient in G steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_gnorm: Option<f64>,
     /// Learning rate of the last update.
     #[serde(default = "nan", deserialize_with = "or_nan")]
     pub lr: f64,
@@ -149,6 +152,7 @@ pub(crate) fn or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::validate::AttentionGates;
 
     /// Every event that is written can be read back.
     #[test]
@@ -161,6 +165,7 @@ mod tests {
             nll_loss: 5.0,
             ppl: 32.0,
             gate_loss: None,
+            gate_gnorm: Some(0.25),
             lr: 1e-7,
             gnorm: 0.1,
             wpb: 3000.5,
@@ -173,6 +178,11 @@ mod tests {
             num_updates: 30,
             loss: 6.5,
             gate_entropy: Some(1.9),
+            gates: vec![AttentionGates {
+                attention: "a".into(),
+                load: vec![0.25, 0.75],
+                ..Default::default()
+            }],
             ..Default::default()
         };
         let diagnosis = Diagnosis {

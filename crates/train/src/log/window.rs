@@ -14,6 +14,10 @@ pub struct Window {
     tokens: u64,
     gate_loss: f64,
     gate_tokens: u64,
+    #[serde(default)]
+    gate_steps: u64,
+    #[serde(default)]
+    gate_norm: f64,
     gradient_norm: f64,
     sentences: u64,
     seconds: f64,
@@ -29,6 +33,10 @@ impl Window {
         if let Some(gate) = report.gate {
             self.gate_loss += gate.loss;
             self.gate_tokens += gate.tokens;
+        }
+        if let Some(norm) = report.gate_norm {
+            self.gate_steps += 1;
+            self.gate_norm += norm;
         }
         self.gradient_norm += report.main.gradient_norm;
         self.sentences += report.sentences;
@@ -54,6 +62,7 @@ impl Window {
             nll_loss,
             ppl: nll_loss.exp2(),
             gate_loss: (window.gate_tokens > 0).then(|| bits(window.gate_loss, window.gate_tokens)),
+            gate_gnorm: (window.gate_steps > 0).then(|| window.gate_norm / window.gate_steps as f64),
             lr,
             gnorm: per_update(window.gradient_norm),
             wpb: per_update(window.tokens as f64),

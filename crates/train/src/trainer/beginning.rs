@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use mae_model::Model;
+use mae_model::{Config, Model, init};
 
 use super::Trainer;
 use crate::checkpoint::{self, RunState};
+use crate::config::{GateInit, TrainConfig};
 use crate::kept::KeptKind;
 use crate::log::Event;
 use crate::{Result, finetune, kept};
@@ -26,6 +27,11 @@ const OF_BATCHES: [&str; 8] = [
     "seed",
 ];
 
+/// The key of a line of `[train]`.
+fn key_of(line: &str) -> &str {
+    line.split_once(" =").map_or(line, |(key, _)| key)
+}
+
 /// Returns whether a line of `[train]` is about one of these keys.
 fn is_of(line: &str, keys: &[&str]) -> bool {
     line.split_once(" =").is_some_and(|(key, _)| keys.contains(&key))
@@ -39,6 +45,10 @@ impl<M: Model> Trainer<'_, M> {
         let Some(mut state) = checkpoint::load_last(&self.folder, &mut self.learner, self.resets)? else {
             let from = PathBuf::from(&self.config.train.finetune_from_model);
             let mut events = Vec::new();
+            if self.config.train.gate_init == GateInit::Zero {
+                let system = self.config.model.mixture().system;
+                init::make_neutral(self.learner.model.params_mut(), system)?;
+            }
             if !from.as_os_str().is_empty() {
                 let gates = finetune::load(&from, &mut self.learner.model, &self.text)?;
                 events.push(Event::Finetuned { from, new_gates: gates == finetune::Gates::Uniform });
@@ -49,7 +59,11 @@ impl<M: Model> Trainer<'_, M> {
         let update_freq = update_freq_in(&state.train).unwrap_or(self.config.train.update_freq as u64);
         state.batches = state.batches.or(Some(state.position * update_freq));
         let before = std::mem::replace(&mut state.train, train);
-        let known: Vec<&str> = before.lines().collect();
+        // Keys that the version before did not know had the value that is the default now.
+        let defaults =
+            toml::to_string(&TrainConfig::default()).expect("configurations can be written as TOML");
+        let is_new = |line: &&str| !before.lines().any(|known| key_of(known) == key_of(line));
+        let known: Vec<&str> = before.lines().chain(defaults.lines().filter(is_new)).collect();
         let changed = state.train.lines().filter(|line| !known.contains(line)).map(str::to_owned);
         let lines: Vec<String> = changed.collect();
         let mut what: Vec<Cow<'static, str>> = self.resets.names().into_iter().map(Cow::Borrowed).collect();

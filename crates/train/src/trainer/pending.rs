@@ -59,6 +59,7 @@ impl Pending {
             let now = Instant::now();
             state.window.add(&report, (now - self.last).as_secs_f64());
             state.last_loss = Some(report.main.loss / report.main.tokens as f64 / std::f64::consts::LN_2);
+            state.gate_norm = report.gate_norm.or(state.gate_norm);
             self.last = now;
             self.newest = Some((report.number, report.gate_updates, report.rate));
             if state.window.updates() >= self.log_interval {

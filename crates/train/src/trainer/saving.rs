@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use mae_model::Model;
+use mae_model::{Config, Model};
 
 use super::Trainer;
 use crate::checkpoint::{RunState, Snapshot};
@@ -42,6 +42,10 @@ impl<M: Model> Trainer<'_, M> {
         validation.best = state.best.unwrap_or(value);
         validation.epoch = state.epoch;
         validation.num_updates = updates;
+        if self.config.model.mixture().system.is_gated() {
+            validation.gate_updates = Some(state.counters.gate_updates);
+            validation.gate_gnorm = state.gate_norm;
+        }
         tell(Event::Valid(validation))?;
         if !is_best && keep == 0 {
             return Ok(());

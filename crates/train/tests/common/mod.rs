@@ -80,7 +80,7 @@ pub fn train(
 /// All parameters and moments.
 pub fn bits<M: Model>(learner: &Learner<M>) -> Vec<u32> {
     let params = groups::ALL.iter().flat_map(|(group, _)| learner.model.params().group_to_host(*group));
-    let memory = learner.optimizer().memory().unwrap();
+    let memory = learner.memory().unwrap();
     let moments = memory.iter().flat_map(|(_, copy)| copy.values().unwrap().iter().copied());
     params.chain(moments).map(f32::to_bits).collect()
 }
