@@ -25,6 +25,14 @@ pub enum Error {
     /// From the data.
     #[error(transparent)]
     Data(#[from] mae_data::Error),
+    /// Tags that do not belong to the data set.
+    #[error("there are {tags} tags for {sentences} sentence pairs; each pair needs a line with its tag")]
+    Tags {
+        /// Number of tags.
+        tags: usize,
+        /// Number of sentence pairs.
+        sentences: usize,
+    },
     /// From the device.
     #[error(transparent)]
     Engine(#[from] mae_engine::Error),

@@ -1,10 +1,11 @@
 //! Statistics of gates: their entropy, and the experts they favour.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use mae_data::sampler::{Order, TooLong};
 use mae_data::{BatchSampler, PackedBatch, ParallelDataset, SamplerOptions};
-use mae_engine::Tape;
+use mae_engine::{Params, Tape, Tensor};
 use mae_model::attention::Pass;
 use mae_model::pass::{GateValues, Kind, Rows};
 use mae_model::{ExpertMode, Model, Probe, Translator};
@@ -48,6 +49,8 @@ pub struct BatchGates {
     pub columns: usize,
     /// The rows, `[rows, columns]`.
     pub values: Vec<f32>,
+    /// The same of the gates before their training, where they were asked for.
+    pub untrained: Option<Vec<f32>>,
 }
 
 impl BatchGates {
@@ -56,9 +59,19 @@ impl BatchGates {
         self.values.chunks_exact(self.columns)
     }
 
-    /// One of them.
+    /// The untrained gates, row by row; none where they were not asked for.
+    pub fn untrained_rows(&self) -> impl Iterator<Item = &[f32]> {
+        self.untrained.iter().flat_map(|values| values.chunks_exact(self.columns))
+    }
+
+    /// One of the gates.
     pub fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.columns..][..self.columns]
+    }
+
+    /// An untrained gate, where they were asked for.
+    pub fn untrained_row(&self, row: usize) -> Option<&[f32]> {
+        self.untrained.as_ref().map(|values| &values[row * self.columns..][..self.columns])
     }
 
     /// The rows of the batch's sentence `b`.
@@ -80,17 +93,19 @@ impl BatchGates {
             holds: record.values,
             columns: record.gates.cols(),
             values: record.gates.to_host(),
+            untrained: record.untrained.as_ref().map(Tensor::to_host),
         });
         on_host.collect()
     }
 }
 
-/// Runs the mixture over the whole data set, targets given, and calls `see` with the gates of each batch;
-/// returns the number of pairs that were left out because they are longer than the model's positions. Systems
+/// Runs the mixture over the whole data set, targets given, and calls `see` with the gates of each batch, beside them
+/// `untrained` ones that read the same inputs; returns the number of pairs that were left out because they are longer than the model's positions. Systems
 /// without gates have none to show.
 pub fn for_each_batch(
     model: &Translator,
     data: &ParallelDataset,
+    untrained: Option<&Arc<Params>>,
     mut see: impl FnMut(&PackedBatch, &[BatchGates]),
 ) -> Result<u64> {
     let sampler = sampler(model, data)?;
@@ -99,7 +114,7 @@ pub fn for_each_batch(
         let packed = PackedBatch::from_pairs(data, &ids);
         let batch = model.upload(&packed);
         let mut tape = Tape::evaluation(model.params());
-        let mut probe = Probe::default();
+        let mut probe = Probe { untrained: untrained.cloned(), ..Probe::default() };
         let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) };
         model.features(&mut pass, &batch);
         let gates = BatchGates::noted(&probe);
@@ -129,7 +144,7 @@ fn sampler(model: &Translator, data: &ParallelDataset) -> Result<BatchSampler> {
 /// The gates of every attention; empty for systems without gates.
 pub fn summarise(model: &Translator, data: &ParallelDataset) -> Result<Vec<GateSummary>> {
     let mut summaries: Vec<GateSummary> = Vec::new();
-    for_each_batch(model, data, |_, batch| {
+    for_each_batch(model, data, None, |_, batch| {
         for (i, gates) in batch.iter().enumerate() {
             if summaries.len() == i {
                 summaries.push(GateSummary {

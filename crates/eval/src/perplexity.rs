@@ -2,10 +2,11 @@
 //! and bytes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use mae_data::sampler::Order;
 use mae_data::{BatchSampler, Blocks, SamplerOptions, Segmentation, TextDataset, UNK};
-use mae_engine::Tape;
+use mae_engine::{Params, Tape};
 use mae_model::attention::Pass;
 use mae_model::lm::{LmBatch, Scorer};
 use mae_model::{ExpertMode, LanguageModel, Model, Probe};
@@ -81,11 +82,13 @@ impl Read<'_> {
     }
 }
 
-/// Calls `see` with the batches of a text as the model read them, with the mixture of all experts.
+/// Calls `see` with the batches of a text as the model read them, with the mixture of all experts; beside
+/// its gates `untrained` ones that read the same inputs.
 pub(crate) fn for_each_batch(
     model: &LanguageModel,
     blocks: &Blocks,
     max_tokens: u32,
+    untrained: Option<&Arc<Params>>,
     mut see: impl FnMut(&Read<'_>),
 ) -> Result<()> {
     let device = model.params().device();
@@ -94,7 +97,7 @@ pub(crate) fn for_each_batch(
         model.check_ids(&packed)?;
         let batch = LmBatch::new(device, model.bands(), &packed);
         let mut tape = Tape::evaluation(model.params());
-        let mut probe = Probe::default();
+        let mut probe = Probe { untrained: untrained.cloned(), ..Probe::default() };
         let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) };
         let log_probs = model.loss(&mut pass, &batch, 1.0).log_probs.to_host();
         let fresh =

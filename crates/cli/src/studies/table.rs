@@ -25,6 +25,10 @@ pub fn print(
     writeln!(out)?;
     columns(out, &runs(comparison))?;
     writeln!(out)?;
+    if let Some(gates) = gates(comparison) {
+        columns(out, &gates)?;
+        writeln!(out)?;
+    }
     let notes = notes(study, comparison).into_iter().chain(lead(study)).chain(not_done(missing));
     notes.into_iter().try_for_each(|note| writeln!(out, "{note}"))
 }
@@ -123,6 +127,25 @@ pub(super) fn runs(comparison: &Comparison) -> Vec<Vec<String>> {
     std::iter::once(heading).chain(comparison.rows.iter().map(row)).collect()
 }
 
+/// Gates beside those that runs began with, below a row of headings; none where they were not measured.
+pub(super) fn gates(comparison: &Comparison) -> Option<Vec<Vec<String>>> {
+    let measured = |row: &&Row| row.untrained_entropy.is_some() || row.oracle.is_some();
+    let rows: Vec<&Row> = comparison.rows.iter().filter(measured).collect();
+    let mut heading = headings(&["system", "G steps", "entropy", "untrained", "I(expert; sentence)"]);
+    heading.extend(headings(&["untrained", "uniform gates", "oracle, bits"]));
+    let row = |row: &&Row| {
+        let count = row.seeds.len();
+        let updates = row.gate_updates.map_or(NONE.into(), |updates| format!("{:.0}", updates.mean));
+        let mut cells = vec![row.system.clone(), updates];
+        cells.extend([row.gate_entropy, row.untrained_entropy].map(|value| spread(value, count, 3)));
+        cells.extend([row.information, row.untrained_information].map(|value| spread(value, count, 4)));
+        let oracle = row.oracle.map_or(NONE.into(), |oracle| format!("{:+.3}", oracle.mean));
+        cells.extend([signed(row.uniform_gates, count), oracle]);
+        cells
+    };
+    (!rows.is_empty()).then(|| std::iter::once(heading).chain(rows.iter().map(row)).collect())
+}
+
 /// Notes on the columns.
 pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
@@ -165,6 +188,20 @@ pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
                 "One expert, random expert: perplexity per word of the last text with the gates' favourite, and with random experts \
                  (mean of {} draws), less that of the mixture.",
                 test.draws
+            ));
+        }
+    }
+    if let Some(test) = study.translation.as_ref().filter(|_| gates(comparison).is_some()) {
+        notes.push(
+            "Gates: nats, means over encoder layers, development set. Untrained: the gates that the run began with, on the same \
+             inputs. Uniform gates: the score when all experts weigh alike, less that with the learned gates."
+                .into(),
+        );
+        if test.oracle > 0 {
+            notes.push(format!(
+                "Oracle: for each of {} sentences and each attention the best expert or the mixture, chosen by the odd target tokens \
+                 one attention after the other; loss of the even tokens less that of the mixture.",
+                test.oracle
             ));
         }
     }

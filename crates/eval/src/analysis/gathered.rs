@@ -5,9 +5,11 @@ use mae_model::experts::Experts;
 use mae_model::pass::GateValues;
 
 use super::collapse::{Sharing, Verdict, entropy_of, experts_in_use};
-use super::pmi::{Together, Words};
+use super::pmi::Words;
+use super::seen::Seen;
+use super::tags::Tags;
 use super::tally::Tally;
-use super::{Analysis, AttentionReport, Kind, MeanEntropy, Options, Rows, Sentence};
+use super::{Analysis, AttentionReport, Kind, Means, Options, Rows, Sentence, Untrained};
 use crate::gates::BatchGates;
 
 /// Contents of a model's gates.
@@ -45,30 +47,42 @@ pub(super) struct Gathered {
     /// Kind of attention in its layer.
     pub(super) kind: Kind,
     rows: Rows,
-    /// Sums over its gates.
-    pub(super) tally: Tally,
-    /// Words and who led.
-    pub(super) together: Together,
+    /// Its gates.
+    pub(super) gates: Seen,
+    /// Gates before their training, if they are read beside.
+    pub(super) untrained: Option<Seen>,
 }
 
 impl Gathered {
     /// Nothing read yet of the attention that `gate` belongs to; `matrix` is that of [`Gated`].
-    pub(super) fn new(gate: &BatchGates, matrix: &[f32]) -> Self {
+    pub(super) fn new(gate: &BatchGates, matrix: &[f32], tags: Option<&Tags>) -> Self {
+        let seen = || Seen::new(Tally::new(matrix, gate.columns, gate.holds), gate.columns, tags);
         Self {
             attention: gate.attention.clone(),
             kind: gate.kind,
             rows: gate.unit,
-            tally: Tally::new(matrix, gate.columns, gate.holds),
-            together: Together::new(gate.columns),
+            gates: seen(),
+            untrained: gate.untrained.as_ref().map(|_| seen()),
         }
     }
 
     /// Report of its gates; `part` names the stack it is in.
     pub(super) fn report(&self, part: &str, words: &Words, options: Options) -> AttentionReport {
-        let Self { attention, kind, rows, tally, together } = self;
+        let Self { attention, kind, rows, gates, .. } = self;
         let layer =
             attention.split('.').nth(2).and_then(|number| number.parse::<usize>().ok()).unwrap_or(0) + 1;
+        let tally = &gates.tally;
         let (entropy, leads, mean_gate) = (tally.entropy(), tally.leads(), tally.mean_gate());
+        let listed = |seen: &Seen| seen.together.associations(words, options.min_count, options.top_words);
+        let untrained = self.untrained.as_ref().map(|seen| Untrained {
+            entropy: seen.tally.entropy(),
+            information: information(&seen.tally),
+            leads: seen.tally.leads(),
+            mean_gate: seen.tally.mean_gate(),
+            head_weights: seen.tally.head_weights(),
+            words: listed(seen),
+            tags: seen.tags(),
+        });
         AttentionReport {
             attention: attention.clone(),
             label: format!("{part} {layer}"),
@@ -77,16 +91,23 @@ impl Gathered {
             rows: *rows,
             count: tally.rows(),
             entropy,
-            // Below 0 by rounding only.
-            information: entropy.map(|entropy| (entropy_of(&mean_gate) - entropy).max(0.0)),
+            information: information(tally),
             sharing: entropy.map(|entropy| Sharing::of(entropy, &leads, &mean_gate)),
             experts_in_use: entropy.map(|_| experts_in_use(&mean_gate)),
             leads,
             mean_gate,
             head_weights: tally.head_weights(),
-            words: together.associations(words, options.min_count, options.top_words),
+            words: listed(gates),
+            tags: gates.tags(),
+            untrained,
         }
     }
+}
+
+/// Entropy of the mean gate less mean entropy of the gates.
+fn information(tally: &Tally) -> Option<f64> {
+    // Below 0 by rounding only.
+    tally.entropy().map(|entropy| (entropy_of(&tally.mean_gate()) - entropy).max(0.0))
 }
 
 /// A gate to three decimals.
@@ -106,16 +127,6 @@ pub(super) fn conclude(
     examples: Vec<Sentence>,
     options: Options,
 ) -> Analysis {
-    let mean = |of: &dyn Fn(&AttentionReport) -> bool| {
-        let entropies: Vec<f64> = reports.iter().filter(|r| of(r)).filter_map(|r| r.entropy).collect();
-        (!entropies.is_empty()).then(|| entropies.iter().sum::<f64>() / entropies.len() as f64)
-    };
-    let entropy = MeanEntropy {
-        encoder: mean(&|report| report.kind == Kind::Encoder),
-        decoder: mean(&|report| report.kind == Kind::Decoder),
-        cross: mean(&|report| report.kind == Kind::Cross),
-        all: mean(&|_| true),
-    };
     let judged: Vec<(&str, Sharing)> =
         reports.iter().filter_map(|report| Some((report.label.as_str(), report.sharing?))).collect();
     let experts = gated.experts.map_or(0, |experts| experts.count());
@@ -129,7 +140,11 @@ pub(super) fn conclude(
         skipped: 0,
         text: None,
         min_count: options.min_count,
-        entropy,
+        entropy: Means::of(&reports, |report| report.entropy),
+        information: Means::of(&reports, |report| report.information),
+        untrained_entropy: Means::of(&reports, |report| report.untrained.as_ref()?.entropy),
+        untrained_information: Means::of(&reports, |report| report.untrained.as_ref()?.information),
+        tags: None,
         collapse: Verdict::of(&judged),
         attentions: reports,
         examples,

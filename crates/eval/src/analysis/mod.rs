@@ -6,9 +6,11 @@
 //! | `study` | the pass over sentence pairs, batch by batch |
 //! | [`text`] | the pass over a text, for language models |
 //! | `gathered` | statistics that both gather of an attention, and conclusions |
+//! | `seen`, [`tags`] | gates of the model and untrained ones side by side; tags of sentences |
 //! | [`tally`] | sums over the gates of one attention: entropy, leading experts, mean gate, head weights |
 //! | [`pmi`] | words that go with an expert |
 //! | [`collapse`] | verdict on collapse: a few experts take all the input |
+//! | [`oracle`] | the best expert per sentence and attention, chosen by half of its tokens and scored on the others |
 //! | [`one_expert`] | BLEU or perplexity with one expert per attention instead of the mixture |
 //!
 //! All but the last come from one pass over a data set with its reference translations, or over a text. Sums
@@ -18,21 +20,29 @@
 pub mod collapse;
 mod gathered;
 pub mod one_expert;
+pub mod oracle;
 pub mod pmi;
+mod seen;
 mod study;
+pub mod tags;
 pub mod tally;
 pub mod text;
 
+use std::sync::Arc;
+
 use mae_data::{ParallelDataset, Segmentation};
+use mae_engine::Params;
 use mae_model::Translator;
 pub use mae_model::pass::{GateValues, Kind, Rows};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::Result;
 use crate::gates::{for_each_batch, pairs_read};
+use crate::{Error, Result};
 use collapse::{Sharing, Verdict};
 use pmi::Association;
+pub use seen::TagReport;
 use study::Study;
+use tags::Tags;
 use tally::HeadWeight;
 use text::TextRead;
 
@@ -45,6 +55,35 @@ pub struct Options {
     pub top_words: usize,
     /// Sentences kept whole; of a text, passages.
     pub sentences: usize,
+}
+
+/// Things that gates are compared with.
+#[derive(Clone, Copy, Default)]
+pub struct Beside<'a> {
+    /// The gates before their training, which read the same inputs.
+    pub untrained: Option<&'a Arc<Params>>,
+    /// A tag for each sentence pair of the data set.
+    pub tags: Option<&'a Tags>,
+}
+
+/// Statistics of an attention's gate before its training, on the same inputs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Untrained {
+    /// As in [`AttentionReport`], and so are the others.
+    pub entropy: Option<f64>,
+    /// Information of an input about its expert, in nats.
+    pub information: Option<f64>,
+    /// Shares of rows that experts lead.
+    pub leads: Vec<f64>,
+    /// The mean gate.
+    pub mean_gate: Vec<f64>,
+    /// The weight of each head.
+    pub head_weights: Vec<HeadWeight>,
+    /// Words that go with experts.
+    pub words: Vec<Vec<Association>>,
+    /// Gates by tag, where there are tags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<TagReport>,
 }
 
 /// Statistics of one attention's gates.
@@ -78,11 +117,17 @@ pub struct AttentionReport {
     pub head_weights: Vec<HeadWeight>,
     /// For each expert, or head, the words that go with it.
     pub words: Vec<Vec<Association>>,
+    /// Gates by tag, where there are tags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<TagReport>,
+    /// The same of the gate before its training, where it was read beside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untrained: Option<Untrained>,
 }
 
-/// Mean entropies over attentions, in nats.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct MeanEntropy {
+/// Means over attentions, in nats.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Means {
     /// Over encoder layers, as in the paper.
     pub encoder: Option<f64>,
     /// Over self-attentions of the decoder.
@@ -91,6 +136,22 @@ pub struct MeanEntropy {
     pub cross: Option<f64>,
     /// Over all of them.
     pub all: Option<f64>,
+}
+
+impl Means {
+    /// Of the attentions that have a value.
+    pub fn of(reports: &[AttentionReport], value: impl Fn(&AttentionReport) -> Option<f64>) -> Self {
+        let mean = |of: &dyn Fn(&AttentionReport) -> bool| {
+            let values: Vec<f64> = reports.iter().filter(|r| of(r)).filter_map(&value).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        Self {
+            encoder: mean(&|report| report.kind == Kind::Encoder),
+            decoder: mean(&|report| report.kind == Kind::Decoder),
+            cross: mean(&|report| report.kind == Kind::Cross),
+            all: mean(&|_| true),
+        }
+    }
 }
 
 /// A sentence, or a passage of a text, with all its gates.
@@ -132,7 +193,16 @@ pub struct Analysis {
     /// Words that come less often are left out of the PMI.
     pub min_count: u64,
     /// Mean entropies.
-    pub entropy: MeanEntropy,
+    pub entropy: Means,
+    /// Mean informations of an input about its expert.
+    pub information: Means,
+    /// Mean entropies of the gates before their training, where they were read beside.
+    pub untrained_entropy: Means,
+    /// Mean informations of the gates before their training.
+    pub untrained_information: Means,
+    /// Names of the tags, where there are some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
     /// Verdict on collapse: whether few experts take all rows.
     pub collapse: Verdict,
     /// By attention, in the order of the model.
@@ -141,17 +211,20 @@ pub struct Analysis {
     pub examples: Vec<Sentence>,
 }
 
-/// Analyses the gates of a data set; `progress` gets the number of sentences done. Systems without gates have no
-/// attentions to report.
+/// Analyses the gates of a data set, whose pieces `codes` made; `progress` gets the number of sentences done. Systems
+/// without gates have no attentions to report.
 pub fn analyse(
     model: &Translator,
-    data: &ParallelDataset,
-    codes: Option<&Segmentation>,
+    (data, codes): (&ParallelDataset, Option<&Segmentation>),
     options: Options,
+    beside: Beside<'_>,
     mut progress: impl FnMut(u64),
 ) -> Result<Analysis> {
-    let mut study = Study::new(model, (data, codes), options, pairs_read(model, data)?);
-    let skipped = for_each_batch(model, data, |batch, gates| {
+    if let Some(tags) = beside.tags.filter(|tags| tags.of_sentence.len() != data.len()) {
+        return Err(Error::Tags { tags: tags.of_sentence.len(), sentences: data.len() });
+    }
+    let mut study = Study::new(model, (data, codes), options, beside.tags, pairs_read(model, data)?);
+    let skipped = for_each_batch(model, data, beside.untrained, |batch, gates| {
         study.add(batch, gates);
         progress(study.sentences());
     })?;

@@ -5,7 +5,7 @@
 
 use mae_data::{ParallelDataset, Segmentation};
 use mae_model::{Draws, ExpertMode, LanguageModel, Translator};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::text::Text;
 use crate::Result;
@@ -37,6 +37,28 @@ pub struct OneExpert {
     pub argmax: Option<f64>,
     /// With random experts, of each draw.
     pub random: Vec<f64>,
+    /// The same with one expert in the encoder's attentions only and the mixture elsewhere; of translations, where it was
+    /// asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<EncoderOnly>,
+}
+
+/// Scores with one expert per attention of the encoder, and the mixture in the decoder.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EncoderOnly {
+    /// With the gates' favourite expert; none where there are no gates.
+    pub argmax: Option<f64>,
+    /// With random experts, of each draw.
+    pub random: Vec<f64>,
+}
+
+/// Attentions that have one expert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// All of them.
+    Everywhere,
+    /// All of them, and then once more those of the encoder alone.
+    AlsoEncoderOnly,
 }
 
 /// A mean with its spread.
@@ -75,19 +97,18 @@ impl Random {
     }
 
     /// Scores with the gates' favourites, if there are gates, and with random experts.
-    fn compare(
+    fn scores(
         self,
-        (metric, mixture): (Metric, f64),
         gated: bool,
-        mut score: impl FnMut(&ExpertMode) -> Result<f64>,
-    ) -> Result<OneExpert> {
-        let argmax = gated.then(|| score(&ExpertMode::Argmax)).transpose()?;
+        mut score: impl FnMut(ExpertMode) -> Result<f64>,
+    ) -> Result<(Option<f64>, Vec<f64>)> {
+        let argmax = gated.then(|| score(ExpertMode::Argmax)).transpose()?;
         let random = (0..self.draws as u64)
             .map(|draw| {
-                score(&ExpertMode::Random(Draws { seed: self.seed.wrapping_add(draw), places: Vec::new() }))
+                score(ExpertMode::Random(Draws { seed: self.seed.wrapping_add(draw), places: Vec::new() }))
             })
             .collect::<Result<_>>()?;
-        Ok(OneExpert { metric, mixture, argmax, random })
+        Ok((argmax, random))
     }
 }
 
@@ -97,7 +118,7 @@ pub fn evaluate(
     model: &Translator,
     data: &ParallelDataset,
     codes: Option<&Segmentation>,
-    (beam, random): (usize, Random),
+    (beam, random, place): (usize, Random, Where),
     mut progress: impl FnMut(),
 ) -> Result<OneExpert> {
     let scorer = BleuValidator::new(data, codes, beam);
@@ -107,7 +128,17 @@ pub fn evaluate(
         score
     };
     let mixture = bleu(&ExpertMode::Mix)?;
-    random.compare((Metric::Bleu { beam }, mixture), model.config().mixture.system.is_gated(), bleu)
+    let gated = model.config().mixture.system.is_gated();
+    let (argmax, everywhere) = random.scores(gated, |mode| bleu(&mode))?;
+    let encoder = match place {
+        Where::Everywhere => None,
+        Where::AlsoEncoderOnly => {
+            let (argmax, random) =
+                random.scores(gated, |mode| bleu(&ExpertMode::InEncoder(Box::new(mode))))?;
+            Some(EncoderOnly { argmax, random })
+        }
+    };
+    Ok(OneExpert { metric: Metric::Bleu { beam }, mixture, argmax, random: everywhere, encoder })
 }
 
 /// Scores a text with the gates' favourites and with random experts, drawn for each block and attention; `mixture` is
@@ -121,13 +152,14 @@ pub fn evaluate_text(
 ) -> Result<OneExpert> {
     let mut before = 0;
     let words = mixture.words.max(1) as f64;
-    let perplexity = |mode: &ExpertMode| {
-        let found = log_probs(model, text.blocks, text.max_tokens, mode, |done| progress(before + done))?;
+    let perplexity = |mode: ExpertMode| {
+        let found = log_probs(model, text.blocks, text.max_tokens, &mode, |done| progress(before + done))?;
         before += found.len() as u64;
         Ok((-found.iter().map(|&p| f64::from(p)).sum::<f64>() / words).exp())
     };
-    let known = (Metric::PerplexityPerWord, mixture.perplexity_per(mixture.words));
-    random.compare(known, model.config().mixture.system.is_gated(), perplexity)
+    let (argmax, random) = random.scores(model.config().mixture.system.is_gated(), perplexity)?;
+    let (metric, mixture) = (Metric::PerplexityPerWord, mixture.perplexity_per(mixture.words));
+    Ok(OneExpert { metric, mixture, argmax, random, encoder: None })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use mae_model::config::CrossGate;
 
 use super::gathered::{Gated, Gathered, conclude, rounded};
 use super::pmi::Words;
+use super::tags::Tags;
 use super::{Analysis, Kind, Options, Rows, Sentence};
 use crate::gates::BatchGates;
 
@@ -14,6 +15,7 @@ pub(super) struct Study<'a> {
     data: &'a ParallelDataset,
     codes: Option<&'a Segmentation>,
     options: Options,
+    tags: Option<&'a Tags>,
     matrix: Vec<f32>,
     cross_reads_source: bool,
     /// Sentence pairs that will be read, and the number of those kept.
@@ -32,6 +34,7 @@ impl<'a> Study<'a> {
         model: &Translator,
         (data, codes): (&'a ParallelDataset, Option<&'a Segmentation>),
         options: Options,
+        tags: Option<&'a Tags>,
         of: u64,
     ) -> Self {
         let config = model.config();
@@ -39,6 +42,7 @@ impl<'a> Study<'a> {
             data,
             codes,
             options,
+            tags,
             matrix: Gated::of(config).matrix(),
             cross_reads_source: config.mixture.cross_gate == CrossGate::Source,
             of,
@@ -68,19 +72,22 @@ impl<'a> Study<'a> {
             .collect();
         for (i, gate) in gates.iter().enumerate() {
             if self.attentions.len() == i {
-                self.attentions.push(Gathered::new(gate, &self.matrix));
+                self.attentions.push(Gathered::new(gate, &self.matrix, self.tags));
             }
             let reads_source = self.reads_source(self.attentions[i].kind);
-            let Gathered { tally, together, .. } = &mut self.attentions[i];
-            let leaders: Vec<usize> = gate.rows().map(|row| tally.add(row)).collect();
-            for b in 0..batch.sentences() {
-                let words = if reads_source { &sources[b] } else { &targets[b] };
-                for &(word, place) in words {
-                    let row = match gate.unit {
-                        Rows::Sentences => b,
-                        Rows::Positions => gate.rows_of(batch, b).start + place,
-                    };
-                    together.add(word, leaders[row]);
+            let words = if reads_source { &sources } else { &targets };
+            let tag = |b: usize| self.tags.map(|tags| tags.of_sentence[batch.ids[b] as usize]);
+            let Gathered { gates: seen, untrained, .. } = &mut self.attentions[i];
+            let both = std::iter::once((seen, gate.rows().collect::<Vec<_>>()));
+            let both = both.chain(untrained.as_mut().map(|seen| (seen, gate.untrained_rows().collect())));
+            for (seen, rows) in both {
+                for (b, words) in words.iter().enumerate() {
+                    let of_sentence = gate.rows_of(batch, b);
+                    let leaders: Vec<usize> = of_sentence.map(|row| seen.add(rows[row], tag(b))).collect();
+                    for &(word, place) in words {
+                        let place = if gate.unit == Rows::Sentences { 0 } else { place };
+                        seen.together.add(word, leaders[place]);
+                    }
                 }
             }
         }
@@ -122,7 +129,8 @@ impl<'a> Study<'a> {
         };
         let reports = self.attentions.iter().map(report).collect();
         let found = conclude(&Gated::of(model.config()), reports, self.examples, self.options);
-        Analysis { sentences: self.sentences, skipped, ..found }
+        let tags = self.tags.map(|tags| tags.names.clone());
+        Analysis { sentences: self.sentences, skipped, tags, ..found }
     }
 }
 

@@ -4,7 +4,10 @@
 //! Of each block, the positions that are scored are looked at and its context is not: so every token of the
 //! text counts once.
 
+use std::sync::Arc;
+
 use mae_data::{Blocks, BreakMode, EOS, Segmentation, TextDataset, segmentation};
+use mae_engine::Params;
 use mae_model::LanguageModel;
 use serde::Serialize;
 
@@ -51,16 +54,17 @@ const PASSAGE: u64 = 64;
 /// passages are few.
 const KEPT_GATES: u64 = 1_000_000;
 
-/// Analyses the gates of a language model on a text; `progress` gets the number of tokens done. Systems without gates
+/// Analyses the gates of a language model on a text, and beside them `untrained` ones; `progress` gets the number of tokens done. Systems without gates
 /// have no attentions to report.
 pub fn analyse_text(
     model: &LanguageModel,
     text: Text<'_>,
     options: Options,
+    untrained: Option<&Arc<Params>>,
     mut progress: impl FnMut(u64),
 ) -> Result<Analysis> {
     let mut study = TextStudy::new(model, text, options);
-    for_each_batch(model, text.blocks, text.max_tokens, |read| {
+    for_each_batch(model, text.blocks, text.max_tokens, untrained, |read| {
         study.add(read);
         progress(study.log_probs.len() as u64);
     })?;
@@ -103,16 +107,19 @@ impl<'a> TextStudy<'a> {
     fn add(&mut self, read: &Read<'_>) {
         let gates = read.gates();
         if self.attentions.is_empty() {
-            self.attentions.extend(gates.iter().map(|gate| Gathered::new(gate, &self.matrix)));
+            self.attentions.extend(gates.iter().map(|gate| Gathered::new(gate, &self.matrix, None)));
         }
         for row in read.scored() {
             let place = self.log_probs.len() as u64;
             let word = self.stream.next_token();
             self.log_probs.push(read.log_probs[row]);
             for (gathered, gate) in self.attentions.iter_mut().zip(&gates) {
-                let leader = gathered.tally.add(gate.row(row));
-                if let Some(word) = word {
-                    gathered.together.add(word, leader);
+                let untrained = gathered.untrained.as_mut().zip(gate.untrained_row(row));
+                for (seen, gate) in std::iter::once((&mut gathered.gates, gate.row(row))).chain(untrained) {
+                    let leader = seen.add(gate, None);
+                    if let Some(word) = word {
+                        seen.together.add(word, leader);
+                    }
                 }
             }
             if self.in_passage(place, word.is_some()) {
@@ -196,8 +203,6 @@ impl<'a> WordStream<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use mae_data::vocab::VocabOptions;
     use mae_data::{BlockOptions, Vocab};
     use mae_engine::Device;
@@ -250,7 +255,7 @@ mod tests {
             let blocks = blocks(&data, tokens_per_sample, context_window);
             let read = |max_tokens| {
                 let text = Text { data: &data, codes: None, blocks: &blocks, max_tokens };
-                analyse_text(&model, text, ALL, |_| {}).unwrap()
+                analyse_text(&model, text, ALL, None, |_| {}).unwrap()
             };
             let (found, again) = (read(1), read(1000));
             let measure = &found.text.as_ref().unwrap().measure;
@@ -285,7 +290,8 @@ mod tests {
         let blocks = blocks(&data, 16, 8);
         let text = Text { data: &data, codes: None, blocks: &blocks, max_tokens: 4096 };
         let numbers = |sentences| -> Vec<(u64, usize)> {
-            let found = analyse_text(&model(&data, 1), text, Options { sentences, ..ALL }, |_| {}).unwrap();
+            let found =
+                analyse_text(&model(&data, 1), text, Options { sentences, ..ALL }, None, |_| {}).unwrap();
             found.examples.iter().map(|passage| (passage.number, passage.target.len())).collect()
         };
         assert_eq!(numbers(0), []);

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use mae_data::ParallelDataset;
 use mae_data::pairs::detect_languages;
-use mae_eval::analysis::{analyse, one_expert};
+use mae_eval::analysis::{Beside, analyse, one_expert};
 use mae_model::folder::ModelFolder;
 
 use super::{Args, Found};
@@ -31,7 +31,8 @@ pub(super) fn find(args: &Args) -> Result<Found> {
     let data = open(args, &folder)?;
     let ModelFolder { model, codes, .. } = folder;
     let bar = progress::bar(data.len() as u64, "Reading gates");
-    let analysis = analyse(&model, &data, codes.as_ref(), args.options(), |done| bar.set_position(done))?;
+    let pairs = (&data, codes.as_ref());
+    let analysis = analyse(&model, pairs, args.options(), Beside::default(), |done| bar.set_position(done))?;
     bar.finish_and_clear();
     if analysis.sentences == 0 {
         bail!("{} has no sentence pairs that fit into the model", args.split());
@@ -40,7 +41,8 @@ pub(super) fn find(args: &Args) -> Result<Found> {
         let random = args.random();
         let translations = 1 + random.evaluations(system.is_gated());
         let bar = progress::bar(translations as u64, "Translating the split");
-        let scores = one_expert::evaluate(&model, &data, codes.as_ref(), (beam, random), || bar.inc(1))?;
+        let settings = (beam, random, one_expert::Where::Everywhere);
+        let scores = one_expert::evaluate(&model, &data, codes.as_ref(), settings, || bar.inc(1))?;
         bar.finish_and_clear();
         Some(scores)
     } else {
