@@ -55,6 +55,19 @@ pub struct Row {
     pub dev_loss: Option<Spread>,
     /// Mean gate entropy of the encoder (of language models: of all gates), nats.
     pub gate_entropy: Option<Spread>,
+    /// The same of the gates that runs began with.
+    pub untrained_entropy: Option<Spread>,
+    /// I(expert; sentence) in the encoder, nats.
+    pub information: Option<Spread>,
+    /// The same of the gates that runs began with.
+    pub untrained_information: Option<Spread>,
+    /// Updates of the gates.
+    pub gate_updates: Option<Spread>,
+    /// Score with gates that weigh all experts alike, less that with the learned ones.
+    pub uniform_gates: Option<Spread>,
+    /// Loss with the experts that an oracle chose by the odd tokens, less that of the mixture, on the even tokens; bits per
+    /// token.
+    pub oracle: Option<Spread>,
     /// Runs in which a few experts take everything somewhere.
     pub collapsed: usize,
     /// BLEU with the gates' favourite experts less that of the mixture.
@@ -101,6 +114,18 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
                 Some(gates) => gates.encoder,
                 None => run.dev.as_ref()?.gate_entropy,
             }),
+            untrained_entropy: spread(&|run| run.gates.as_ref()?.untrained.as_ref()?.entropy.encoder),
+            information: spread(&|run| run.gates.as_ref()?.information.as_ref()?.encoder),
+            untrained_information: spread(&|run| run.gates.as_ref()?.untrained.as_ref()?.information.encoder),
+            gate_updates: spread(&|run| Some(run.gates.as_ref()?.updates? as f64)),
+            uniform_gates: translated(|t| {
+                let uniform = t.uniform_gates.as_ref()?;
+                Some(match (uniform.bleu, t.bleu) {
+                    (Some(uniform), Some(learned)) => uniform - learned,
+                    _ => uniform.bleu_tokenised - t.bleu_tokenised,
+                })
+            }),
+            oracle: spread(&|run| run.oracle.as_ref().map(|oracle| oracle.chosen - oracle.mixture)),
             collapsed: own.iter().filter(|run| run.gates.as_ref().is_some_and(|g| g.collapsed)).count(),
             argmax: spread(&|run| run.one_expert().and_then(|o| Some(o.argmax? - o.mixture))),
             random: spread(&|run| {

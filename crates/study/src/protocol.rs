@@ -29,6 +29,12 @@ pub struct Translation {
     pub compound_split: bool,
     /// Draws of random experts; 0: no one-expert evaluation.
     pub draws: usize,
+    /// Evaluate one expert in the encoder alone, too.
+    pub encoder_only: bool,
+    /// Translate with gates that weigh all experts alike, too.
+    pub uniform_gates: bool,
+    /// Sentences of the development set for which an oracle chooses experts; 0: no oracle.
+    pub oracle: usize,
 }
 
 impl Default for Translation {
@@ -43,6 +49,9 @@ impl Default for Translation {
             lowercase: false,
             compound_split: false,
             draws: 5,
+            encoder_only: false,
+            uniform_gates: false,
+            oracle: 0,
         }
     }
 }

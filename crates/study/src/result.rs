@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use mae_data::files;
+use mae_eval::analysis::Means;
+use mae_eval::analysis::one_expert::EncoderOnly;
+use mae_eval::analysis::oracle::Oracle;
 use mae_train::keys::Keys;
 use mae_train::validate::Validation;
 use serde::{Deserialize, Serialize};
@@ -43,6 +46,9 @@ pub struct RunResult {
     pub dev: Option<Development>,
     /// Gates on the development set, of translation models that have some.
     pub gates: Option<Gates>,
+    /// Losses with the experts that an oracle chose, on the development set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oracle: Option<Oracle>,
     /// Of translation models.
     pub translation: Option<Translated>,
     /// Of language models, by text.
@@ -76,12 +82,15 @@ pub struct Development {
     pub ppl: f64,
     /// Mean over all attentions.
     pub gate_entropy: Option<f64>,
+    /// Smoothed loss with gates that weigh all experts alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uniform_loss: Option<f64>,
 }
 
 impl From<Validation> for Development {
     fn from(found: Validation) -> Self {
         let Validation { loss, nll_loss, ppl, gate_entropy, .. } = found;
-        Self { loss, nll_loss, ppl, gate_entropy }
+        Self { loss, nll_loss, ppl, gate_entropy, uniform_loss: None }
     }
 }
 
@@ -100,6 +109,50 @@ pub struct Gates {
     pub collapsed: bool,
     /// The same in words.
     pub verdict: String,
+    /// Means of I(expert; input), in nats.
+    #[serde(default)]
+    pub information: Option<Means>,
+    /// Means of the gates that the run began with, on the same inputs: initial values of its seed behind norms with the
+    /// statistics of the measured model.
+    #[serde(default)]
+    pub untrained: Option<GateMeans>,
+    /// Updates of the gates.
+    #[serde(default)]
+    pub updates: Option<u64>,
+    /// Norm of the gates' gradient in the last G steps.
+    #[serde(default)]
+    pub gradient_norm: Option<f64>,
+    /// By attention, in the order of the model.
+    #[serde(default)]
+    pub attentions: Vec<AttentionGates>,
+}
+
+/// Means over attentions, in nats.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GateMeans {
+    /// Entropy.
+    pub entropy: Means,
+    /// I(expert; input).
+    pub information: Means,
+}
+
+/// Gates of one attention, beside the gate that the run began with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AttentionGates {
+    /// The attention, `encoder 1`.
+    pub attention: String,
+    /// Mean entropy, in nats.
+    pub entropy: Option<f64>,
+    /// I(expert; input), in nats; inputs are sentences, or positions where each has a gate.
+    pub information: Option<f64>,
+    /// Mean gate of each expert.
+    pub load: Vec<f64>,
+    /// Mean entropy of the untrained gate.
+    pub untrained_entropy: Option<f64>,
+    /// I(expert; input) of the untrained gate.
+    pub untrained_information: Option<f64>,
+    /// Mean untrained gate of each expert.
+    pub untrained_load: Vec<f64>,
 }
 
 /// A translated test set.
@@ -117,6 +170,18 @@ pub struct Translated {
     pub compound_split: bool,
     /// BLEU with one expert per attention.
     pub one_expert: Option<OneExpert>,
+    /// BLEU with gates that weigh all experts alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uniform_gates: Option<UniformGates>,
+}
+
+/// BLEU of a model whose gates were made to weigh all experts alike.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UniformGates {
+    /// sacreBLEU, where there is a reference for it.
+    pub bleu: Option<f64>,
+    /// multi-bleu.perl's.
+    pub bleu_tokenised: f64,
 }
 
 /// BLEU (fairseq's, whitespace tokens) or perplexity per word with one expert per attention.
@@ -128,6 +193,9 @@ pub struct OneExpert {
     pub argmax: Option<f64>,
     /// With random experts, of each draw.
     pub random: Vec<f64>,
+    /// The same with one expert in the encoder alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<EncoderOnly>,
 }
 
 /// A text that was predicted.

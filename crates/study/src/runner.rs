@@ -186,6 +186,7 @@ impl Runner<'_> {
             best_dev_loss: summary.best_dev_loss,
             dev: None,
             gates: None,
+            oracle: None,
             translation: None,
             language_model: None,
             device: self.device.describe(),
@@ -200,9 +201,13 @@ impl Runner<'_> {
         match (self.test, self.references) {
             (Test::Translation(test), Some(references)) => {
                 let protocol = (test, references);
-                let TranslationScores { dev, gates, translated } =
+                let TranslationScores { dev, mut gates, oracle, translated } =
                     measure_translation(paths, sets, protocol, train, self.device, observer)?;
-                (result.dev, result.gates, result.translation) = (dev, gates, Some(translated));
+                if let Some(gates) = &mut gates {
+                    (gates.updates, gates.gradient_norm) = (summary.gate_updates, summary.gate_gnorm);
+                }
+                (result.dev, result.gates, result.oracle) = (dev, gates, oracle);
+                result.translation = Some(translated);
             }
             (Test::Translation(_), None) => unreachable!("sessions of translations open their references"),
             (Test::LanguageModel(test), _) => {

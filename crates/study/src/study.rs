@@ -19,7 +19,7 @@ macro_rules! studies {
     };
 }
 
-studies!["iwslt14", "wmt14", "wikitext103", "europarl160k", "wiki", "decoder-gates", "multi30k"];
+studies!["iwslt14", "wmt14", "wikitext103", "europarl160k", "wiki", "decoder-gates", "multi30k", "ted-dose"];
 
 /// A study.
 #[derive(Clone, Debug, Serialize, Deserialize)]

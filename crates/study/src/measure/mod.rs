@@ -3,8 +3,10 @@
 //! | room | contents |
 //! |---|---|
 //! | `translation` | translations and their BLEU, one expert instead of the mixture, gates |
+//! | `gates` | gates beside untrained ones, uniform gates, the oracle |
 //! | `text` | perplexities and likelihoods of texts |
 
+mod gates;
 mod text;
 mod translation;
 

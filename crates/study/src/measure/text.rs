@@ -103,5 +103,5 @@ fn with_one_expert(
     let (stage, total) = ("Reading with one expert", evaluations * text.blocks.tokens());
     let progress = |done| observer.event(&Event::Progress { stage, done, total });
     let found = one_expert::evaluate_text(model, text, mixture, random, progress)?;
-    Ok(OneExpert { mixture: found.mixture, argmax: found.argmax, random: found.random })
+    Ok(OneExpert { mixture: found.mixture, argmax: found.argmax, random: found.random, encoder: None })
 }

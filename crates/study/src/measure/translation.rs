@@ -6,7 +6,7 @@ use mae_data::moses::{Detokenizer, Escapes, Lang};
 use mae_data::pairs::side_path;
 use mae_data::{IndexedDataset, ParallelDataset, Segmentation, files};
 use mae_engine::Device;
-use mae_eval::analysis::{self, analyse, one_expert};
+use mae_eval::analysis::{one_expert, oracle};
 use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats};
 use mae_model::folder::ModelFolder;
 use mae_model::{ExpertMode, Translator};
@@ -16,18 +16,20 @@ use mae_train::run::Sets;
 use mae_train::validate::development_loss;
 use mae_translate::{SearchOptions, best_lines};
 
+use super::gates::{ask_oracle, gates, make_uniform};
 use crate::error::{Error, PlanFault, Result};
 use crate::observer::{Event, Observer};
 use crate::outputs::{PLAIN, TOKENS, joined};
 use crate::protocol::Translation;
 use crate::references::References;
-use crate::result::{Development, Gates, OneExpert, Translated};
+use crate::result::{Development, Gates, OneExpert, Translated, UniformGates};
 use crate::score::BleuConfigs;
 
 /// Scores of a translation model.
 pub(crate) struct TranslationScores {
     pub(crate) dev: Option<Development>,
     pub(crate) gates: Option<Gates>,
+    pub(crate) oracle: Option<oracle::Oracle>,
     pub(crate) translated: Translated,
 }
 
@@ -40,7 +42,7 @@ pub(crate) fn measure_translation(
     device: &Device,
     observer: &mut dyn Observer,
 ) -> Result<TranslationScores> {
-    let ModelFolder { model, codes, source, target } = ModelFolder::load(path, device)?;
+    let ModelFolder { mut model, codes, source, target } = ModelFolder::load(path, device)?;
     let data = sets.pairs(&test.split)?;
     let faults = [
         mismatch("source dictionaries", &source, &data.src_vocab),
@@ -51,44 +53,84 @@ pub(crate) fn measure_translation(
         return Err(Error::OtherDictionary { data, model, fault: Box::new(fault) });
     }
     let codes = codes.as_ref();
-    let options = SearchOptions { beam: test.beam, lenpen: test.lenpen, ..SearchOptions::default() };
-    let tokens = best_lines(&model, &data.src, (&data.tgt_vocab, codes), &options, &ExpertMode::Mix)?;
+    let scorer = Scorer { data: &data, codes, test, references };
+    let (tokens, lines) = scorer.translate(&model)?;
     files::write(run.join(TOKENS.translations), joined(&tokens).as_bytes())?;
-    let configs = BleuConfigs::of(test);
-    let plain = match &references.plain {
-        None => None,
-        Some(references) => {
-            let language = test.language.parse::<Lang>();
-            let language = language.map_err(|error| PlanFault::Language(error.to_string()))?;
-            let detokenizer = Detokenizer::new(language, Escapes::Entities);
-            let lines: Vec<String> = tokens.iter().map(|line| detokenizer.detokenize(line)).collect();
-            files::write(run.join(PLAIN.translations), joined(&lines).as_bytes())?;
-            Some(bleu(configs.plain, &lines, references)?)
-        }
-    };
+    if let Some(lines) = &lines {
+        files::write(run.join(PLAIN.translations), joined(lines).as_bytes())?;
+    }
+    let (plain, tokenised) = scorer.score(&tokens, lines.as_deref())?;
     let one_expert = match test.draws {
         draws if draws > 0 && model.config().mixture.system.has_experts() => {
-            Some(with_one_expert(&model, &data, codes, (test.beam, draws), observer)?)
+            Some(with_one_expert(&model, &data, codes, test, observer)?)
         }
         _ => None,
     };
     let (source, target) = sets.languages()?;
     let valid = side_path(sets.folder, sets.valid, [&source, &target], &source);
-    let (dev, gates) = if IndexedDataset::exists(valid) {
-        let valid = sets.pairs(sets.valid)?;
-        (Some(development_loss(&model, &valid, config)?.into()), gates(&model, &valid, codes)?)
+    let valid = IndexedDataset::exists(valid).then(|| sets.pairs(sets.valid)).transpose()?;
+    let (mut dev, mut found, mut oracle) = (None, None, None);
+    if let Some(valid) = &valid {
+        dev = Some(Development::from(development_loss(&model, valid, config)?));
+        found = gates(&model, (valid, codes), config)?;
+        oracle = ask_oracle(&model, valid, test, observer)?;
+    }
+    // Last, because it changes the model.
+    let uniform_gates = if test.uniform_gates && found.is_some() {
+        let again = make_uniform(&mut model, valid.as_ref(), config)?;
+        if let (Some(dev), Some(again)) = (&mut dev, again) {
+            dev.uniform_loss = Some(again.loss);
+        }
+        let (tokens, lines) = scorer.translate(&model)?;
+        let (plain, tokenised) = scorer.score(&tokens, lines.as_deref())?;
+        Some(UniformGates { bleu: plain.map(|score| score.score), bleu_tokenised: tokenised.score })
     } else {
-        (None, None)
+        None
     };
     let translated = Translated {
         split: test.split.clone(),
         bleu: plain.as_ref().map(|score| score.score),
         signature: plain.as_ref().map(|score| format!("BLEU|{}", score.signature)),
-        bleu_tokenised: bleu(configs.tokens, &tokens, &references.tokens)?.score,
+        bleu_tokenised: tokenised.score,
         compound_split: test.compound_split,
         one_expert,
+        uniform_gates,
     };
-    Ok(TranslationScores { dev, gates, translated })
+    Ok(TranslationScores { dev, gates: found, oracle, translated })
+}
+
+/// A test set, and how it is scored.
+struct Scorer<'a> {
+    data: &'a ParallelDataset,
+    codes: Option<&'a Segmentation>,
+    test: &'a Translation,
+    references: &'a References,
+}
+
+impl Scorer<'_> {
+    /// Translates the set: whitespace tokens, and plain text where there are references for it.
+    fn translate(&self, model: &Translator) -> Result<(Vec<String>, Option<Vec<String>>)> {
+        let Self { data, test, .. } = self;
+        let options = SearchOptions { beam: test.beam, lenpen: test.lenpen, ..SearchOptions::default() };
+        let side = (&*data.tgt_vocab, self.codes);
+        let tokens = best_lines(model, &data.src, side, &options, &ExpertMode::Mix)?;
+        if self.references.plain.is_none() {
+            return Ok((tokens, None));
+        }
+        let language = test.language.parse::<Lang>();
+        let language = language.map_err(|error| PlanFault::Language(error.to_string()))?;
+        let detokenizer = Detokenizer::new(language, Escapes::Entities);
+        let lines = tokens.iter().map(|line| detokenizer.detokenize(line)).collect();
+        Ok((tokens, Some(lines)))
+    }
+
+    /// BLEU of plain text and of tokens.
+    fn score(&self, tokens: &[String], lines: Option<&[String]>) -> Result<(Option<BleuScore>, BleuScore)> {
+        let configs = BleuConfigs::of(self.test);
+        let plain = lines.zip(self.references.plain.as_ref());
+        let plain = plain.map(|(lines, references)| bleu(configs.plain, lines, references)).transpose()?;
+        Ok((plain, bleu(configs.tokens, tokens, &self.references.tokens)?))
+    }
 }
 
 fn bleu(config: BleuConfig, lines: &[String], references: &[String]) -> Result<BleuScore> {
@@ -103,34 +145,22 @@ fn with_one_expert(
     model: &Translator,
     data: &ParallelDataset,
     codes: Option<&Segmentation>,
-    (beam, draws): (usize, usize),
+    test: &Translation,
     observer: &mut dyn Observer,
 ) -> Result<OneExpert> {
-    let random = one_expert::Random { draws, seed: 1 };
+    let random = one_expert::Random { draws: test.draws, seed: 1 };
+    let (place, times) = match test.encoder_only {
+        true => (one_expert::Where::AlsoEncoderOnly, 2),
+        false => (one_expert::Where::Everywhere, 1),
+    };
     // The mixture is translated, too.
-    let total = 1 + random.evaluations(model.config().mixture.system.is_gated()) as u64;
+    let total = 1 + times * random.evaluations(model.config().mixture.system.is_gated()) as u64;
     let (stage, mut done) = ("Translating with one expert", 0);
     observer.event(&Event::Progress { stage, done, total });
-    let found = one_expert::evaluate(model, data, codes, (beam, random), || {
+    let found = one_expert::evaluate(model, data, codes, (test.beam, random, place), || {
         done += 1;
         observer.event(&Event::Progress { stage, done, total });
     })?;
-    Ok(OneExpert { mixture: found.mixture, argmax: found.argmax, random: found.random })
-}
-
-fn gates(model: &Translator, valid: &ParallelDataset, codes: Option<&Segmentation>) -> Result<Option<Gates>> {
-    let system = model.config().mixture.system;
-    if !(system.is_gated() && system.has_experts()) {
-        return Ok(None);
-    }
-    let options = analysis::Options { min_count: u64::MAX, top_words: 0, sentences: 0 };
-    let found = analyse(model, valid, codes, options, |_| {})?;
-    Ok(Some(Gates {
-        encoder: found.entropy.encoder,
-        decoder: found.entropy.decoder,
-        cross: found.entropy.cross,
-        uniform: found.uniform_entropy.unwrap_or_default(),
-        collapsed: found.collapse.collapsed,
-        verdict: found.collapse.words,
-    }))
+    let one_expert::OneExpert { mixture, argmax, random, encoder, .. } = found;
+    Ok(OneExpert { mixture, argmax, random, encoder })
 }
