@@ -6,12 +6,15 @@
 //! ordinals and articles and puts verbs and verb prefixes last. And it is regular enough for a small model to
 //! learn from a few thousand sentences.
 //!
+//! [`two_tasks`] is another corpus, with a cue word that decides between two tasks.
+//!
 //! Everything is lower-case and free of punctuation; words are separated by single blanks.
 
 mod english;
 mod german;
 mod slots;
 mod templates;
+pub mod two_tasks;
 
 #[cfg(test)]
 mod tests;
