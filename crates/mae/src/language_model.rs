@@ -216,6 +216,19 @@ impl LanguageModel {
         self.folder.model.config()
     }
 
+    /// The device it computes on.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn folder(&self) -> &LmFolder {
+        &self.folder
+    }
+
+    pub(crate) fn segmenter(&self) -> Option<&Segmenter> {
+        self.segmenter.as_deref()
+    }
+
     fn tokens(&self, ids: &[u32], log_probs: &[f32]) -> Vec<Token> {
         let piece = |id: u32| self.folder.dictionary.symbol(id).to_owned();
         ids.iter().zip(log_probs).map(|(&id, &log_prob)| Token { piece: piece(id), log_prob }).collect()

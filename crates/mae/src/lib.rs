@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`Device`] | the CPU or a GPU |
 //! | [`Translator`], [`TranslateOptions`], [`Translation`] | translation models: lines to translations, scores, gates |
-//! | [`LanguageModel`] | language models: scores of texts, and texts that are continued |
+//! | [`LanguageModel`], [`Writing`] | language models: scores of texts, and texts that are continued, also token by token |
 //! | [`train`] | training from a folder and a recipe, with an observer |
 //! | [`metrics`] | BLEU, chrF, TER, and tests of significance |
 //! | [`Error`] | anything that can go wrong |
@@ -31,6 +31,7 @@ mod options;
 pub mod train;
 mod translation;
 mod translator;
+mod writing;
 
 pub use mae_data as data;
 pub use mae_engine as engine;
@@ -45,8 +46,9 @@ pub use mae_engine::Numbers;
 pub use mae_model::pass::Kind as AttentionKind;
 pub use mae_translate::{
     BatchLimits, Choice, ContinueOptions, ExpertChoice, GateReport, GateRows, Gates, Sampling, SearchOptions,
-    TextForm, TokenCounts,
+    SwitchedOff, TextForm, TokenCounts,
 };
 pub use options::TranslateOptions;
 pub use translation::{Hypothesis, Token, Translation};
 pub use translator::Translator;
+pub use writing::{Beginning, PromptCounts, Writing, WrittenToken};

@@ -1,6 +1,8 @@
 //! Options of a translation.
 
-use mae_translate::{BatchLimits, Choice, ExpertChoice, GateReport, Sampling, SearchOptions, TextForm};
+use mae_translate::{
+    BatchLimits, Choice, ExpertChoice, GateReport, Sampling, SearchOptions, SwitchedOff, TextForm,
+};
 
 /// Options of [`Translator::translate`](crate::Translator::translate); the defaults are fairseq's.
 ///
@@ -19,6 +21,8 @@ pub struct TranslateOptions {
     pub search: SearchOptions,
     /// Experts of a mixture that compute (all, weighted by the gates).
     pub experts: ExpertChoice,
+    /// Experts and heads that do not take part (none); for [`ExpertChoice::Mix`].
+    pub off: Vec<SwitchedOff>,
     /// Gates in the results (none).
     pub gates: GateReport,
     /// Form of the lines (plain text).

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use mae_data::ParallelDataset;
-use mae_model::ModelConfig;
 use mae_model::folder::ModelFolder;
+use mae_model::{ExpertMode, ModelConfig};
 use mae_translate::{
-    ExpertChoice, Fitted, Group, GroupOptions, Models, Pipeline, SearchCaches, Side, TextForm,
+    ExpertChoice, Fitted, Group, GroupOptions, Models, Pipeline, SearchCaches, Side, TextForm, without,
 };
 
 use crate::device::Device;
@@ -109,7 +109,7 @@ impl Translator {
         progress: &mut dyn FnMut(usize),
     ) -> Result<Vec<Translation>> {
         options.search.check()?;
-        let mode = options.experts.mode(options.search.seed);
+        let mode = self.mode(options)?;
         self.models.check_experts(&mode)?;
         let group_options = GroupOptions { search: options.search.clone(), mode, gates: options.gates };
         let Fitted { sentences, counts } = self.models.encode(Side::Source, lines, options.form);
@@ -124,6 +124,21 @@ impl Translator {
         });
         self.caches().push(pipeline.into_caches());
         done.map(|()| found)
+    }
+
+    fn mode(&self, options: &TranslateOptions) -> Result<ExpertMode> {
+        match (&options.off[..], options.experts) {
+            ([], experts) => Ok(experts.mode(options.search.seed)),
+            (off, ExpertChoice::Mix) => {
+                let named = |fault| mae_translate::Error::Experts { model: "the model".into(), fault };
+                Ok(without(self.models.first(), off).map_err(named)?)
+            }
+            (_, experts) => {
+                let fault =
+                    format!("experts are switched off in mixtures only, not with experts = {experts}");
+                Err(mae_translate::InvalidOptions(vec![fault]).into())
+            }
+        }
     }
 
     /// Scores given translations of lines: the natural-log probabilities of their tokens, the end mark last.

@@ -10,7 +10,7 @@ use mae::model::config::Mixture;
 use mae::model::folder::ModelFolder;
 use mae::model::{self, ModelConfig};
 use mae::{
-    AttentionKind, Device, Error, ExpertChoice, GateRows, Sampling, SearchOptions, TextForm,
+    AttentionKind, Device, Error, ExpertChoice, GateRows, Sampling, SearchOptions, SwitchedOff, TextForm,
     TranslateOptions, Translator,
 };
 
@@ -195,4 +195,47 @@ fn a_model_whose_training_diverged_is_the_same_error_everywhere() {
     let scored = translator.score(&LINES[1..3], &["", "x"], ExpertChoice::Mix).unwrap_err();
     assert!(matches!(found, Error::Translate(Fault::NotFinite { number: 1, .. })), "{found:?}");
     assert!(matches!(scored, Error::Translate(Fault::NotFinite { number: 0 | 1, .. })), "{scored:?}");
+}
+
+/// An expert whose share is evenly given away, and a head that is silent: cached steps agree with the full pass that
+/// scores them, and what is off is written by name.
+#[test]
+fn experts_and_heads_can_be_switched_off() {
+    let place = tempfile::tempdir().unwrap();
+    for system in [System::MAE, System::UNIFORM] {
+        save(place.path(), system, 3, &["x", "y", "z", "u", "v"]);
+        let translator = Translator::load(place.path(), &Device::cpu()).unwrap();
+        let off = |attention: &str, experts: &[usize], heads: &[usize]| {
+            let (experts, heads) = (experts.to_vec(), heads.to_vec());
+            TranslateOptions {
+                off: vec![SwitchedOff { attention: attention.into(), experts, heads }],
+                ..short().nbest(2)
+            }
+        };
+        let plain = translator.translate(&LINES, &short().nbest(2)).unwrap();
+        let same = translator.translate(&LINES, &off("decoder.layers.1.encoder_attn", &[], &[])).unwrap();
+        for (same, plain) in same.iter().zip(&plain) {
+            assert!(same.text() == plain.text() && (same.score() - plain.score()).abs() < 1e-4);
+        }
+        for attention in
+            ["encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.1.encoder_attn"]
+        {
+            for (experts, heads) in [(&[0, 2][..], &[][..]), (&[], &[1])] {
+                let changed = translator.translate(&LINES, &off(attention, experts, heads)).unwrap();
+                let differ = changed.iter().zip(&plain).any(|(a, b)| (a.score() - b.score()).abs() > 1e-6);
+                let gated = system == System::MAE || !heads.is_empty();
+                assert!(differ || !gated, "{attention} {experts:?} {heads:?}");
+            }
+        }
+        let refused =
+            |options: &TranslateOptions| translator.translate(&LINES, options).unwrap_err().to_string();
+        assert!(
+            refused(&off("encoder.layers.1.self_attn", &[0], &[])).contains("no attention encoder.layers.1")
+        );
+        assert!(refused(&off("encoder.layers.0.self_attn", &[4], &[])).contains("there is no number 4"));
+        assert!(refused(&off("encoder.layers.0.self_attn", &[], &[4])).contains("has 4 heads"));
+        assert!(
+            refused(&off("encoder.layers.0.self_attn", &[0, 1, 2, 3], &[])).contains("at least one expert")
+        );
+    }
 }

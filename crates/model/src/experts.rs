@@ -35,6 +35,31 @@ impl Experts {
         let row = |out: Vec<usize>| (0..self.heads).map(move |j| if out.contains(&j) { 0.0 } else { keep });
         self.left_out().into_iter().flat_map(row).collect()
     }
+
+    /// M without some experts and heads: the row of an expert is the mean of the others' rows, so that its share goes
+    /// to them evenly, and the column of a head is 0. At least one expert stays.
+    pub fn matrix_without(&self, experts: &[usize], heads: &[usize]) -> Vec<f32> {
+        let mut matrix = self.matrix();
+        let kept = |e: &usize| !experts.contains(e);
+        let mean = mean_row(&matrix, self.heads, (0..self.count()).filter(kept));
+        for (e, row) in matrix.chunks_exact_mut(self.heads).enumerate() {
+            if experts.contains(&e) {
+                row.copy_from_slice(&mean);
+            }
+            heads.iter().for_each(|&head| row[head] = 0.0);
+        }
+        matrix
+    }
+}
+
+/// The mean of some rows of a matrix.
+pub fn mean_row(matrix: &[f32], cols: usize, rows: impl Iterator<Item = usize>) -> Vec<f32> {
+    let (mut sum, mut count) = (vec![0.0; cols], 0);
+    for row in rows {
+        sum.iter_mut().zip(&matrix[row * cols..]).for_each(|(sum, value)| *sum += value);
+        count += 1;
+    }
+    sum.iter().map(|sum| sum / count as f32).collect()
 }
 
 fn extend(chosen: &mut Vec<usize>, from: usize, experts: &Experts, all: &mut Vec<Vec<usize>>) {
@@ -62,6 +87,18 @@ mod tests {
             Experts { heads: 4, dropped: 2 }.left_out(),
             [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
         );
+    }
+
+    #[test]
+    fn shares_of_experts_that_are_off_go_to_the_others() {
+        let experts = Experts { heads: 4, dropped: 1 };
+        let third = 4.0 / 3.0;
+        let matrix = experts.matrix_without(&[1], &[3]);
+        assert_eq!(matrix[..4], [0.0, third, third, 0.0]);
+        // Of the three others, each leaves one head out; head 1 is kept by all of them.
+        let mean = [2.0 * third / 3.0, third, 2.0 * third / 3.0, 0.0];
+        assert!(matrix[4..8].iter().zip(mean).all(|(found, want)| (found - want).abs() < 1e-6));
+        assert_eq!(experts.matrix_without(&[], &[]), experts.matrix());
     }
 
     /// Rows sum to h, and so does any mixture; the uniform mixture weighs every head 1.

@@ -21,6 +21,9 @@ pub enum ExpertMode {
     Fixed(u32),
     /// One per sentence and attention, drawn uniformly; gates are ignored.
     Random(Draws),
+    /// As [`ExpertMode::Mix`], with other matrices in place of M in the attentions named: w = g·M′
+    /// ([`Experts::matrix_without`](crate::experts::Experts::matrix_without)). Without gates M′ has one row, w.
+    Altered(Arc<BTreeMap<String, Tensor>>),
     /// Given row by row for each attention, by name; for tests.
     Given(BTreeMap<String, Ids>),
     /// Head weights `[rows, H]` given for the attentions of these names, with the rows of their gates; all experts, weighted

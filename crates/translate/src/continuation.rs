@@ -65,24 +65,141 @@ pub struct Continuation {
     pub log_probs: Vec<f32>,
 }
 
-/// A text being written.
-struct Text<'a> {
+/// A token that was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
     /// Number of the prompt.
-    index: usize,
-    prompt: &'a Prompt,
-    found: Continuation,
+    pub index: usize,
+    /// The token.
+    pub token: u32,
+    /// Its ln p at temperature 1.
+    pub log_prob: f32,
+    /// The likeliest tokens with their ln p, falling; as many as were asked for.
+    pub likeliest: Vec<(u32, f32)>,
+    /// Whether the text goes on.
+    pub going_on: bool,
 }
 
-impl Text<'_> {
+/// A prompt with options of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// The prompt.
+    pub prompt: Prompt,
+    /// Options.
+    pub options: ContinueOptions,
+    /// Number of the likeliest tokens to report at each step (0).
+    pub likeliest: usize,
+}
+
+/// Texts being continued: one token each per step, all of them computed together. A result does not depend on the
+/// other texts.
+pub struct Continuing {
+    state: LmState,
+    texts: Vec<Text>,
+    steps: usize,
+    mode: ExpertMode,
+}
+
+/// A text being written.
+struct Text {
+    /// Number of the prompt.
+    index: usize,
+    task: Task,
+    tokens: Vec<u32>,
+}
+
+impl Text {
     /// The token that is read at step `at`: first the end of the line before, then the prompt, then what was
     /// written.
     fn token(&self, at: usize) -> u32 {
         match at.checked_sub(1) {
             None => EOS,
-            Some(i) => match self.prompt.tokens.get(i) {
+            Some(i) => match self.task.prompt.tokens.get(i) {
                 Some(&token) => token,
-                None => self.found.tokens[i - self.prompt.tokens.len()],
+                None => self.tokens[i - self.task.prompt.tokens.len()],
             },
+        }
+    }
+}
+
+impl Continuing {
+    /// Begins texts.
+    ///
+    /// Fails for options that [`ContinueOptions::check`] refuses, and for a prompt that leaves no position for
+    /// a new token.
+    pub fn new(model: &LanguageModel, tasks: Vec<Task>, mode: &ExpertMode) -> Result<Self> {
+        tasks.iter().try_for_each(|task| task.options.check())?;
+        let positions = model.config().max_positions;
+        let longest = tasks.iter().map(|task| task.prompt.tokens.len()).max().unwrap_or(0);
+        if longest >= positions {
+            return Err(Error::Prompt { tokens: longest, positions });
+        }
+        let need = |task: &Task| task.prompt.tokens.len() + task.options.max_len;
+        let steps = positions.min(tasks.iter().map(need).max().unwrap_or(0));
+        let mut state: LmState = model.state(Room { rows: tasks.len(), steps });
+        let begin = |(index, task)| Text { index, task, tokens: Vec::new() };
+        let texts: Vec<Text> = tasks.into_iter().enumerate().map(begin).collect();
+        let texts: Vec<Text> = texts.into_iter().filter(|text| text.task.options.max_len > 0).collect();
+        model.start(&mut state, texts.len());
+        Ok(Self { state, texts, steps, mode: mode.clone() })
+    }
+
+    /// Returns true if no text goes on.
+    pub fn is_done(&self) -> bool {
+        self.texts.is_empty()
+    }
+
+    /// Reads one token of every text; returns the tokens that were written. While a prompt is read, nothing is
+    /// written to its text.
+    ///
+    /// Fails where the model's outputs are not numbers.
+    pub fn step(&mut self, model: &LanguageModel) -> Result<Vec<Written>> {
+        if self.texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let at = self.state.steps();
+        let tokens: Vec<u32> = self.texts.iter().map(|text| text.token(at)).collect();
+        let logits = model.step(&mut self.state, &tokens, &self.mode)?;
+        if self.texts.iter().all(|text| at < text.task.prompt.tokens.len()) {
+            return Ok(Vec::new());
+        }
+        let (all, types) = (logits.to_host(), logits.cols());
+        let mut written = Vec::new();
+        for (row, text) in self.texts.iter_mut().enumerate() {
+            let Task { prompt, options, likeliest } = &text.task;
+            if at < prompt.tokens.len() {
+                continue;
+            }
+            let logits = &all[row * types..(row + 1) * types];
+            let (token, scores) = choose(logits, prompt, text.tokens.len(), options);
+            let log_prob = scores[token as usize];
+            if log_prob.is_nan() {
+                return Err(Error::NotFinite { unit: "prompt", number: prompt.place as usize });
+            }
+            text.tokens.push(token);
+            let full = text.tokens.len() == options.max_len || at + 1 == self.steps;
+            let likeliest = best(&scores, *likeliest);
+            written.push(Written {
+                index: text.index,
+                token,
+                log_prob,
+                likeliest,
+                going_on: token != EOS && !full,
+            });
+        }
+        let ended: Vec<usize> = written.iter().filter(|w| !w.going_on).map(|w| w.index).collect();
+        self.remove(model, &ended);
+        Ok(written)
+    }
+
+    /// Ends the texts of these prompts.
+    pub fn remove(&mut self, model: &LanguageModel, indices: &[usize]) {
+        let before = self.texts.len();
+        let rows = self.texts.iter().enumerate().filter(|(_, text)| !indices.contains(&text.index));
+        let alive: Vec<u32> = rows.map(|(row, _)| row as u32).collect();
+        self.texts.retain(|text| !indices.contains(&text.index));
+        if !alive.is_empty() && alive.len() < before {
+            model.reorder(&mut self.state, &alive);
         }
     }
 }
@@ -100,59 +217,37 @@ pub fn continue_texts(
 ) -> Result<Vec<Continuation>> {
     options.check()?;
     let mut found = vec![Continuation::default(); prompts.len()];
-    let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
     if prompts.is_empty() || options.max_len == 0 {
         return Ok(found);
     }
-    let positions = model.config().max_positions;
-    if longest >= positions {
-        return Err(Error::Prompt { tokens: longest, positions });
-    }
-    let room = Room { rows: prompts.len(), steps: positions.min(longest + options.max_len) };
-    let mut state: LmState = model.state(room);
-    model.start(&mut state, prompts.len());
-    let begin = |(index, prompt)| Text { index, prompt, found: Continuation::default() };
-    let mut texts: Vec<Text<'_>> = prompts.iter().enumerate().map(begin).collect();
-    while !texts.is_empty() {
-        let at = state.steps();
-        let tokens: Vec<u32> = texts.iter().map(|text| text.token(at)).collect();
-        let logits = model.step(&mut state, &tokens, mode)?;
-        if texts.iter().all(|text| at < text.prompt.tokens.len()) {
-            continue;
+    let task = |prompt: &Prompt| Task { prompt: prompt.clone(), options: *options, likeliest: 0 };
+    let mut texts = Continuing::new(model, prompts.iter().map(task).collect(), mode)?;
+    while !texts.is_done() {
+        for written in texts.step(model)? {
+            let Continuation { tokens, log_probs } = &mut found[written.index];
+            tokens.push(written.token);
+            log_probs.push(written.log_prob);
         }
-        let (all, types) = (logits.to_host(), logits.cols());
-        let (mut alive, mut going_on) = (Vec::new(), Vec::new());
-        for (row, mut text) in texts.into_iter().enumerate() {
-            let mut ended = false;
-            if at >= text.prompt.tokens.len() {
-                let logits = &all[row * types..(row + 1) * types];
-                let step = text.found.tokens.len();
-                let (token, log_prob) = choose(logits, text.prompt, step, options);
-                if log_prob.is_nan() {
-                    return Err(Error::NotFinite { unit: "prompt", number: text.prompt.place as usize });
-                }
-                text.found.tokens.push(token);
-                text.found.log_probs.push(log_prob);
-                let full = text.found.tokens.len() == options.max_len || at + 1 == room.steps;
-                ended = token == EOS || full;
-            }
-            if ended {
-                found[text.index] = text.found;
-            } else {
-                alive.push(row as u32);
-                going_on.push(text);
-            }
-        }
-        if going_on.len() < tokens.len() && !going_on.is_empty() {
-            model.reorder(&mut state, &alive);
-        }
-        texts = going_on;
     }
     Ok(found)
 }
 
-/// The next token and its ln p.
-fn choose(logits: &[f32], prompt: &Prompt, step: usize, options: &ContinueOptions) -> (u32, f32) {
+/// The `count` likeliest tokens with their ln p, falling.
+fn best(scores: &[f32], count: usize) -> Vec<(u32, f32)> {
+    let mut best: Vec<(u32, f32)> = Vec::with_capacity(count + 1);
+    for (token, &score) in scores.iter().enumerate().filter(|(_, score)| score.is_finite()) {
+        if best.len() == count && best.last().is_none_or(|&(_, last)| score <= last) {
+            continue;
+        }
+        let at = best.partition_point(|&(_, other)| other >= score);
+        best.insert(at, (token as u32, score));
+        best.truncate(count);
+    }
+    best
+}
+
+/// The next token, and ln p of all.
+fn choose(logits: &[f32], prompt: &Prompt, step: usize, options: &ContinueOptions) -> (u32, Vec<f32>) {
     let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&x| f64::from(x - most).exp()).sum();
     let log_sum = f64::from(most) + sum.ln();
@@ -170,5 +265,5 @@ fn choose(logits: &[f32], prompt: &Prompt, step: usize, options: &ContinueOption
         (0..scores.len()).fold(EOS as usize, better) as u32
     };
     let token = drawn.unwrap_or_else(likeliest);
-    (token, scores[token as usize])
+    (token, scores)
 }

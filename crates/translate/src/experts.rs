@@ -1,9 +1,13 @@
 //! Choice of the experts of a mixture that compute.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use mae_model::{Config, Draws, ExpertMode, System};
+use mae_engine::Tensor;
+use mae_model::experts::mean_row;
+use mae_model::{Config, Draws, ExpertMode, ModelConfig, System, Translator};
 
 use crate::error::{Error, Result};
 
@@ -22,7 +26,7 @@ pub enum ExpertChoice {
 }
 
 /// The reason why a model cannot compute with an [`ExpertChoice`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpertFault {
     /// The model's system has no experts.
     #[error("has no mixture ({0}): all of it computes")]
@@ -38,6 +42,20 @@ pub enum ExpertFault {
         /// The number of experts.
         count: usize,
     },
+    /// There is no attention of this name.
+    #[error("has no attention {0}; the first is encoder.layers.0.self_attn")]
+    NoSuchAttention(String),
+    /// There are fewer heads.
+    #[error("has {count} heads, numbers 0 to {}; there is no number {number}", count.saturating_sub(1))]
+    NoSuchHead {
+        /// The number asked for.
+        number: usize,
+        /// The number of heads.
+        count: usize,
+    },
+    /// All experts of an attention are switched off.
+    #[error("needs at least one expert in {0}")]
+    AllOff(String),
     /// Experts are drawn from gates in training only.
     #[error("cannot sample experts from its gates outside training")]
     TrainingOnly,
@@ -58,6 +76,61 @@ impl ExpertChoice {
     pub fn check(self, config: &impl Config) -> std::result::Result<(), ExpertFault> {
         check_mode(&self.mode(0), config)
     }
+}
+
+/// Experts and heads of an attention that do not take part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchedOff {
+    /// Name of the attention, `encoder.layers.0.self_attn`.
+    pub attention: String,
+    /// Numbers of experts, from 0; their shares go to the others evenly.
+    pub experts: Vec<usize>,
+    /// Numbers of heads, from 0.
+    pub heads: Vec<usize>,
+}
+
+impl SwitchedOff {
+    fn check(&self, config: &ModelConfig) -> std::result::Result<(), ExpertFault> {
+        let (heads, system) = (config.heads(), config.mixture.system);
+        let Some(experts) = config.mixture.experts(heads) else { return Err(ExpertFault::NoMixture(system)) };
+        let layers = [("encoder", config.encoder_layers), ("decoder", config.decoder_layers)];
+        let exists = layers.iter().any(|&(side, layers)| {
+            let name = |part: &str, layer: usize| self.attention == format!("{side}.layers.{layer}.{part}");
+            (0..layers).any(|l| name("self_attn", l) || side == "decoder" && name("encoder_attn", l))
+        });
+        if !exists {
+            return Err(ExpertFault::NoSuchAttention(self.attention.clone()));
+        }
+        let count = experts.count();
+        if let Some(&number) = self.experts.iter().find(|number| **number >= count) {
+            return Err(ExpertFault::NoSuchExpert { number: number as u32, count });
+        }
+        if let Some(&number) = self.heads.iter().find(|number| **number >= heads) {
+            return Err(ExpertFault::NoSuchHead { number, count: heads });
+        }
+        match (0..count).all(|expert| self.experts.contains(&expert)) {
+            true => Err(ExpertFault::AllOff(self.attention.clone())),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The mode of a pass in which all experts compute but for those that are switched off.
+pub fn without(model: &Translator, off: &[SwitchedOff]) -> std::result::Result<ExpertMode, ExpertFault> {
+    let (config, device) = (model.config(), model.params().device());
+    let heads = config.heads();
+    let mut matrices = BTreeMap::new();
+    for off in off {
+        off.check(config)?;
+        let Some(experts) = config.mixture.experts(heads) else { continue };
+        let mut matrix = experts.matrix_without(&off.experts, &off.heads);
+        if !config.mixture.system.is_gated() {
+            matrix = mean_row(&matrix, heads, 0..experts.count());
+        }
+        let tensor = Tensor::from_host(device, [matrix.len() / heads, heads], &matrix);
+        matrices.insert(off.attention.clone(), tensor);
+    }
+    Ok(ExpertMode::Altered(Arc::new(matrices)))
 }
 
 /// Checks that a model of this configuration can compute in this mode.

@@ -40,9 +40,9 @@ pub mod text;
 
 pub use batches::BatchLimits;
 pub use beam::{SearchCaches, Searcher, search};
-pub use continuation::{Continuation, ContinueOptions, Prompt, continue_texts};
+pub use continuation::{Continuation, ContinueOptions, Continuing, Prompt, Task, Written, continue_texts};
 pub use error::{Error, Result};
-pub use experts::{ExpertChoice, ExpertFault};
+pub use experts::{ExpertChoice, ExpertFault, SwitchedOff, without};
 pub use gates::{GateRows, Gates, SentenceGates, gates_of};
 pub use hypothesis::Hypothesis;
 pub use models::{Models, Side};

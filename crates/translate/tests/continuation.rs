@@ -7,7 +7,7 @@ use mae_engine::{Device, Tape};
 use mae_model::attention::Pass;
 use mae_model::lm::{LmBatch, LmConfig};
 use mae_model::{ExpertMode, LanguageModel};
-use mae_translate::{Continuation, ContinueOptions, Prompt, Sampling, continue_texts};
+use mae_translate::{Continuation, ContinueOptions, Continuing, Prompt, Sampling, Task, continue_texts};
 
 const TYPES: usize = 41;
 
@@ -98,4 +98,44 @@ fn neither_the_batch_nor_the_run_changes_what_is_drawn() {
     assert_ne!(drawn(5, 0), drawn(6, 0));
     assert_ne!(drawn(5, 0), drawn(5, 1));
     assert!(run(&model, &[], &options(None)).is_empty());
+}
+
+/// Texts with options of their own, and one that is given up on the way, as they are alone.
+#[test]
+fn texts_that_are_continued_together_do_not_touch_each_other() {
+    let model = model();
+    let own = |place: usize| ContinueOptions {
+        max_len: 3 + 2 * place,
+        ..options((place % 2 == 1).then_some(Sampling { topk: Some(5), topp: None }))
+    };
+    let all = prompts();
+    let task = |(place, prompt): (usize, &Prompt)| Task {
+        prompt: prompt.clone(),
+        options: own(place),
+        likeliest: place % 3,
+    };
+    let mut texts =
+        Continuing::new(&model, all.iter().enumerate().map(task).collect(), &ExpertMode::Mix).unwrap();
+    let (mut found, mut steps) = (vec![Continuation::default(); all.len()], 0);
+    while !texts.is_done() {
+        for written in texts.step(&model).unwrap() {
+            assert_eq!(written.likeliest.len(), written.index % 3);
+            assert!(written.likeliest.is_sorted_by(|a, b| a.1 >= b.1));
+            if own(written.index).sampling.is_none() && !written.likeliest.is_empty() {
+                assert_eq!(written.likeliest[0], (written.token, written.log_prob));
+            }
+            found[written.index].tokens.push(written.token);
+            found[written.index].log_probs.push(written.log_prob);
+        }
+        steps += 1;
+        if steps == 4 {
+            texts.remove(&model, &[2]);
+        }
+    }
+    for (place, prompt) in all.iter().enumerate() {
+        let alone = run(&model, std::slice::from_ref(prompt), &own(place)).remove(0);
+        let read = if place == 2 { found[2].tokens.len() } else { alone.tokens.len() };
+        assert_eq!(found[place].tokens, alone.tokens[..read], "text {place}");
+    }
+    assert!(found[2].tokens.len() < own(2).max_len);
 }

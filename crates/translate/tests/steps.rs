@@ -9,7 +9,7 @@ use mae_engine::{Device, Ids, Rng, Segments, Tape};
 use mae_model::attention::Pass;
 use mae_model::config::{DecoderGate, System};
 use mae_model::{Draws, ExpertMode, SearchRoom, Translator};
-use mae_translate::score_references;
+use mae_translate::{SwitchedOff, score_references, without};
 
 fn close(what: &str, got: &[f32], want: &[f32]) {
     for (a, b) in got.iter().zip(want) {
@@ -71,6 +71,26 @@ fn one_expert_steps_as_in_full_passes() {
         for mode in [ExpertMode::Argmax, ExpertMode::Fixed(2), random.clone()] {
             check_steps(&format!("{name}, {mode:?}"), &model, &model, 14, &mode);
         }
+    }
+}
+
+/// Experts and heads that are switched off are so while stepping as in full passes.
+#[test]
+fn what_is_switched_off_stays_off_while_stepping() {
+    for (name, config) in systems().into_iter().filter(|(_, config)| config.mixture.system.has_experts()) {
+        let model = model(&config, 15);
+        let off = |attention: &str| SwitchedOff {
+            attention: attention.into(),
+            experts: vec![1, 2],
+            heads: vec![0],
+        };
+        let names =
+            ["encoder.layers.0.self_attn", "decoder.layers.0.self_attn", "decoder.layers.0.encoder_attn"];
+        let mode = without(&model, &names.map(off)).unwrap();
+        check_steps(&format!("{name}, switched off"), &model, &model, 15, &mode);
+        let batch = sources(&[5], 15);
+        let logits = |mode: &ExpertMode| full_pass_with(&model, batch.src_sentence(0), &[EOS], mode);
+        assert_ne!(logits(&mode), logits(&ExpertMode::Mix), "{name}");
     }
 }
 

@@ -96,7 +96,7 @@ impl ExpertGate {
     fn pick(&self, rows: &Reading<'_>, mode: &ExpertMode) -> Option<Pick> {
         match (mode, rows.sentences, self.unit) {
             // Random experts are drawn by the attention; the gate is asked for reports only.
-            (ExpertMode::Mix | ExpertMode::Random(_), _, _) => None,
+            (ExpertMode::Mix | ExpertMode::Altered(_) | ExpertMode::Random(_), _, _) => None,
             // Attentions see the mode of their kind, and those with given weights do not ask their gates.
             (ExpertMode::InEncoder(_) | ExpertMode::Weights(_), _, _) => None,
             (ExpertMode::Sample, Some(sentences), SamplingUnit::Sentence) => {
@@ -121,8 +121,12 @@ impl Gate for ExpertGate {
     }
 
     fn weigh(&self, tape: &mut Tape<'_>, rows: &Reading<'_>, mode: &ExpertMode) -> Option<Weighed> {
+        let altered = match mode {
+            ExpertMode::Altered(matrices) => matrices.get(rows.attention),
+            _ => None,
+        };
         let mix = match (&self.network, self.pick(rows, mode)) {
-            (None, None) => return None,
+            (None, None) => tape.pick_ungated(rows.count, altered?, &Pick::Fixed(0)),
             (None, Some(pick)) => tape.pick_ungated(rows.count, &self.experts, &pick),
             (Some(network), pick) => {
                 let normed: Var = tape.batch_norm(rows.input(), network.norm);
@@ -130,7 +134,7 @@ impl Gate for ExpertGate {
                     Some(pick) => tape.pick_by_gate(&normed, &network.layers, &self.experts, &pick),
                     None => {
                         let logits = tape.gate_logits(&normed, &network.layers);
-                        tape.mix_experts(&logits, &self.experts)
+                        tape.mix_experts(&logits, altered.unwrap_or(&self.experts))
                     }
                 }
             }
