@@ -62,6 +62,7 @@ enum Command {
     Interactive(commands::interactive::Args),
     EvalLm(commands::eval_lm::Args),
     Continue(commands::continuation::Args),
+    Serve(Box<commands::serve::Args>),
     Score(commands::score::Args),
     Average(commands::average::Args),
     Analyze(commands::analyze::Args),
@@ -132,8 +133,16 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         anyhow::ensure!(threads > 0, "--threads 0: at least one thread is needed");
         rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
     }
-    // On a thread of the pool, ops start parallel loops without waking another thread first.
-    rayon::scope(|_| match cli.command {
+    match cli.command {
+        // The server waits on threads of its own: those of the pool compute.
+        command @ Command::Serve(_) => run_command(command),
+        // On a thread of the pool, ops start parallel loops without waking another thread first.
+        command => rayon::scope(|_| run_command(command)),
+    }
+}
+
+fn run_command(command: Command) -> anyhow::Result<std::process::ExitCode> {
+    match command {
         Command::Quickstart(args) => commands::quickstart::run(args),
         Command::Normalize(args) => commands::normalize::run(args),
         Command::Tokenize(args) => commands::tokenize::run(args),
@@ -149,6 +158,7 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Interactive(args) => commands::interactive::run(args),
         Command::EvalLm(args) => commands::eval_lm::run(args),
         Command::Continue(args) => commands::continuation::run(args),
+        Command::Serve(args) => commands::serve::run(*args),
         Command::Score(args) => commands::score::run(args),
         Command::Average(args) => commands::average::run(args),
         Command::Analyze(args) => commands::analyze::run(args),
@@ -159,5 +169,5 @@ fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Completions(args) => commands::completions::run(&args, Cli::command()),
         Command::Man(args) => commands::man::run(&args, Cli::command()),
-    })
+    }
 }

@@ -21,6 +21,7 @@ pub mod quickstart;
 pub mod report;
 pub mod reproduce;
 pub mod score;
+pub mod serve;
 pub mod tokenize;
 pub mod train;
 pub mod transfer;

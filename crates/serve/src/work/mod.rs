@@ -1,0 +1,15 @@
+//! The work behind the server: a thread for each model, with a fair queue before it.
+//!
+//! | room | content |
+//! |---|---|
+//! | [`engine`] | the interface of what computes: jobs enter and leave at step boundaries |
+//! | [`queue`] | waiting jobs, taken in turns from clients and their requests |
+//! | [`worker`] | the thread: takes what waits, steps, hands results over, drops what nobody waits for |
+//! | [`batches`] | translation in batches |
+//! | [`continuations`] | texts that a language model continues |
+
+pub mod batches;
+pub mod continuations;
+pub mod engine;
+pub mod queue;
+pub mod worker;
