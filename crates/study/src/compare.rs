@@ -2,7 +2,7 @@
 //!
 //! A difference to the baseline is taken seed by seed; its p-value is that of the paired bootstrap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use mae_eval::analysis::one_expert::Spread;
@@ -37,6 +37,10 @@ pub struct Row {
     pub seeds: Vec<u64>,
     /// sacreBLEU.
     pub bleu: Option<Spread>,
+    /// Lines that are exactly right, in per cent.
+    pub exact_match: Option<Spread>,
+    /// Score by tag.
+    pub by_tag: BTreeMap<String, Spread>,
     /// Tokenised BLEU.
     pub bleu_tokenised: Option<Spread>,
     /// Perplexity per token, by text.
@@ -61,6 +65,12 @@ pub struct Row {
     pub information: Option<Spread>,
     /// The same of the gates that runs began with.
     pub untrained_information: Option<Spread>,
+    /// Largest I(tag; expert) of all attentions, nats.
+    pub tag_information: Option<Spread>,
+    /// The same of the gates that runs began with.
+    pub untrained_tag_information: Option<Spread>,
+    /// H(tag), nats.
+    pub tag_entropy: Option<f64>,
     /// Updates of the gates.
     pub gate_updates: Option<Spread>,
     /// Score with gates that weigh all experts alike, less that with the learned ones.
@@ -86,6 +96,7 @@ pub struct Row {
 pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparison> {
     let score = match study.test()? {
         Test::LanguageModel(_) => Score::Perplexity,
+        Test::Translation(test) if test.exact_match => Score::ExactMatch,
         Test::Translation(test) if test.reference.is_empty() => Score::TokenisedBleu,
         Test::Translation(_) => Score::Bleu,
     };
@@ -108,6 +119,7 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
             seeds: own.iter().map(|run| run.seed).collect(),
             bleu: translated(|t| t.bleu),
             bleu_tokenised: translated(|t| Some(t.bleu_tokenised)),
+            exact_match: translated(|t| t.exact_match),
             paper: system.paper,
             dev_loss: spread(&|run| Some(run.dev.as_ref()?.loss)),
             gate_entropy: spread(&|run| match &run.gates {
@@ -117,13 +129,16 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
             untrained_entropy: spread(&|run| run.gates.as_ref()?.untrained.as_ref()?.entropy.encoder),
             information: spread(&|run| run.gates.as_ref()?.information.as_ref()?.encoder),
             untrained_information: spread(&|run| run.gates.as_ref()?.untrained.as_ref()?.information.encoder),
+            tag_information: spread(&|run| Some(run.gates.as_ref()?.most_about_tags()?[0])),
+            untrained_tag_information: spread(&|run| Some(run.gates.as_ref()?.most_about_tags()?[1])),
+            tag_entropy: own.iter().find_map(|run| run.gates.as_ref()?.tag_entropy),
             gate_updates: spread(&|run| Some(run.gates.as_ref()?.updates? as f64)),
             uniform_gates: translated(|t| {
                 let uniform = t.uniform_gates.as_ref()?;
-                Some(match (uniform.bleu, t.bleu) {
-                    (Some(uniform), Some(learned)) => uniform - learned,
-                    _ => uniform.bleu_tokenised - t.bleu_tokenised,
-                })
+                let exact = uniform.exact_match.zip(t.exact_match);
+                let (uniform, learned) =
+                    exact.or(uniform.bleu.zip(t.bleu)).unwrap_or((uniform.bleu_tokenised, t.bleu_tokenised));
+                Some(uniform - learned)
             }),
             oracle: spread(&|run| run.oracle.as_ref().map(|oracle| oracle.chosen - oracle.mixture)),
             collapsed: own.iter().filter(|run| run.gates.as_ref().is_some_and(|g| g.collapsed)).count(),
@@ -136,6 +151,11 @@ pub fn compare(study: &Study, out: &Path, runs: &[RunResult]) -> Result<Comparis
             wall_seconds: spread(&|run| Some(run.wall_seconds)),
             ..Row::default()
         };
+        let tags = own.iter().filter_map(|run| run.translation.as_ref()).flat_map(|test| test.by_tag.keys());
+        for tag in tags.collect::<BTreeSet<_>>() {
+            let score = spread(&|run| run.translation.as_ref()?.by_tag.get(tag).copied());
+            row.by_tag.extend(score.map(|score| (tag.clone(), score)));
+        }
         if let Some(test) = &study.language_model {
             for split in &test.splits {
                 let ppl = spread(&|run| Some(run.language_model.as_ref()?.get(split)?.ppl));

@@ -8,6 +8,7 @@
 //! | [`mod@study`], [`transfer`] | plans in TOML: systems and seeds; methods and parts of the data |
 //! | [`keys`] | names and keys of plans, and the keys that a plan decides itself |
 //! | [`protocol`] | how models are measured |
+//! | [`corpus`] | corpora that the program makes itself |
 //! | [`job`] | a run that is wanted |
 //! | [`session`] | some runs, one after the other, until they are done or stopped |
 //! | [`runner`], `clock` | one run: locked, trained or resumed, averaged, measured; its time over sessions |
@@ -26,6 +27,7 @@
 pub mod agreement;
 mod clock;
 pub mod compare;
+pub mod corpus;
 pub mod error;
 pub mod figures;
 pub mod folder;

@@ -33,6 +33,11 @@ pub struct Translation {
     pub encoder_only: bool,
     /// Translate with gates that weigh all experts alike, too.
     pub uniform_gates: bool,
+    /// Compare systems by the share of lines that are exactly right.
+    pub exact_match: bool,
+    /// Ending of files in the data's folder with a tag for each sentence (`valid.domain`, `test.domain`): gates and scores
+    /// by tag; empty: none.
+    pub tags: String,
     /// Sentences of the development set for which an oracle chooses experts; 0: no oracle.
     pub oracle: usize,
 }
@@ -51,6 +56,8 @@ impl Default for Translation {
             draws: 5,
             encoder_only: false,
             uniform_gates: false,
+            exact_match: false,
+            tags: String::new(),
             oracle: 0,
         }
     }

@@ -122,6 +122,9 @@ pub struct Gates {
     /// Norm of the gates' gradient in the last G steps.
     #[serde(default)]
     pub gradient_norm: Option<f64>,
+    /// H(tag) of the development set in nats, where it has tags: what gates can tell of them at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag_entropy: Option<f64>,
     /// By attention, in the order of the model.
     #[serde(default)]
     pub attentions: Vec<AttentionGates>,
@@ -153,6 +156,22 @@ pub struct AttentionGates {
     pub untrained_information: Option<f64>,
     /// Mean untrained gate of each expert.
     pub untrained_load: Vec<f64>,
+    /// I(tag; expert) in nats, where sentences have tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag_information: Option<f64>,
+    /// I(tag; expert) of the untrained gate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untrained_tag_information: Option<f64>,
+}
+
+impl Gates {
+    /// The largest I(tag; expert) of all attentions, of the gates and of the untrained ones.
+    pub fn most_about_tags(&self) -> Option<[f64; 2]> {
+        let most = |of: fn(&AttentionGates) -> Option<f64>| {
+            self.attentions.iter().filter_map(of).max_by(f64::total_cmp)
+        };
+        Some([most(|gates| gates.tag_information)?, most(|gates| gates.untrained_tag_information)?])
+    }
 }
 
 /// A translated test set.
@@ -168,6 +187,12 @@ pub struct Translated {
     pub bleu_tokenised: f64,
     /// True if words were split at their dashes for it.
     pub compound_split: bool,
+    /// Lines that are exactly right, in per cent, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact_match: Option<f64>,
+    /// By tag: the score by which systems are compared, of the sentences with it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_tag: BTreeMap<String, f64>,
     /// BLEU with one expert per attention.
     pub one_expert: Option<OneExpert>,
     /// BLEU with gates that weigh all experts alike.
@@ -178,6 +203,9 @@ pub struct Translated {
 /// BLEU of a model whose gates were made to weigh all experts alike.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UniformGates {
+    /// Lines that are exactly right, in per cent, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact_match: Option<f64>,
     /// sacreBLEU, where there is a reference for it.
     pub bleu: Option<f64>,
     /// multi-bleu.perl's.

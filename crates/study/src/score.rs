@@ -15,6 +15,8 @@ pub enum Score {
     Bleu,
     /// multi-bleu.perl's, on tokens.
     TokenisedBleu,
+    /// Lines that are exactly right, in per cent.
+    ExactMatch,
     /// Perplexity per token of the last text; lower is better.
     Perplexity,
 }
@@ -25,6 +27,7 @@ impl Score {
         match self {
             Self::Bleu => "BLEU",
             Self::TokenisedBleu => "tokenised BLEU",
+            Self::ExactMatch => "exact match, %",
             Self::Perplexity => "perplexity",
         }
     }
@@ -35,6 +38,7 @@ pub fn value(study: &Study, score: Score, run: &RunResult) -> Option<f64> {
     match score {
         Score::Bleu => run.translation.as_ref()?.bleu,
         Score::TokenisedBleu => Some(run.translation.as_ref()?.bleu_tokenised),
+        Score::ExactMatch => run.translation.as_ref()?.exact_match,
         Score::Perplexity => {
             let last = study.language_model.as_ref()?.splits.last()?;
             Some(run.language_model.as_ref()?.get(last)?.ppl)

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use mae_eval::metric::{Counted, Metric};
 use mae_eval::perplexity::Stretch;
-use mae_eval::significance::{Resampling, SignificanceError, paired_bootstrap, paired_bootstrap_of_texts};
+use mae_eval::significance::{
+    Resampling, SignificanceError, paired_bootstrap, paired_bootstrap_of_shares, paired_bootstrap_of_texts,
+};
 
 use crate::error::Result;
 use crate::job::folder_name;
@@ -27,6 +29,8 @@ type PValues = (Option<f64>, BTreeMap<u64, f64>);
 pub(crate) enum Evidence<'a> {
     /// Translations.
     Translations(Translations<'a>),
+    /// Translations of which lines are right or not.
+    Lines(Translations<'a>),
     /// Likelihoods of a language model's last text.
     Likelihoods {
         /// The study's folder.
@@ -52,7 +56,15 @@ impl<'a> Evidence<'a> {
             let (lines, config) =
                 if score == Score::Bleu { (PLAIN, configs.plain) } else { (TOKENS, configs.tokens) };
             let (metric, file) = (Metric::Bleu(config), lines.translations);
-            let of = |references| Self::Translations(Translations { out, metric, file, references });
+            let of = |references| {
+                let translations = Translations { out, metric, file, references };
+                match score {
+                    Score::ExactMatch => Self::Lines(translations),
+                    Score::Bleu | Score::TokenisedBleu | Score::Perplexity => {
+                        Self::Translations(translations)
+                    }
+                }
+            };
             return Ok(read_lines(&out.join(lines.references))?.map(of));
         }
         let last = study.language_model.as_ref().and_then(|test| test.splits.last());
@@ -67,6 +79,14 @@ impl<'a> Evidence<'a> {
                 |run| translations.counts(run),
                 |all, own| own.rows().iter().for_each(|row| all.push(row.clone(), 1)),
                 of_translations,
+            ),
+            Self::Lines(translations) => p_values(
+                pairs,
+                |run| translations.right(run),
+                |all, own| all.extend_from_slice(own),
+                |[baseline, system]| {
+                    Ok(Some(paired_bootstrap_of_shares(baseline, system, Resampling::default())?))
+                },
             ),
             Self::Likelihoods { out, split } => p_values(
                 pairs,
@@ -101,12 +121,21 @@ fn p_values<T>(
 }
 
 impl Translations<'_> {
+    /// Translations of a run, if they are those of the references.
+    fn lines(&self, run: &RunResult) -> Result<Option<Vec<String>>> {
+        let path = self.out.join(folder_name(&run.system, run.seed)).join(self.file);
+        Ok(read_lines(&path)?.filter(|lines| lines.len() == self.references.len()))
+    }
+
+    /// For each line of a run, whether it is right.
+    fn right(&self, run: &RunResult) -> Result<Option<Vec<bool>>> {
+        let equal = |(line, reference): (&String, &String)| line.trim() == reference.trim();
+        Ok(self.lines(run)?.map(|lines| lines.iter().zip(&self.references).map(equal).collect()))
+    }
+
     /// Counts of a run's translations.
     fn counts(&self, run: &RunResult) -> Result<Option<Counted>> {
-        let path = self.out.join(folder_name(&run.system, run.seed)).join(self.file);
-        let Some(lines) = read_lines(&path)?.filter(|lines| lines.len() == self.references.len()) else {
-            return Ok(None);
-        };
+        let Some(lines) = self.lines(run)? else { return Ok(None) };
         let mut counted = Counted::new(self.metric);
         for (line, reference) in lines.iter().zip(&self.references) {
             counted.add(line, &[reference]).expect("each line has one reference");

@@ -6,6 +6,7 @@ use mae_train::Recipe;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use crate::corpus::Corpus;
 use crate::error::{Error, PlanFault, Result};
 use crate::job::{Job, Work, folder_name};
 use crate::keys::{check_list, check_names, refuse_owned, train_keys, whole};
@@ -19,7 +20,17 @@ macro_rules! studies {
     };
 }
 
-studies!["iwslt14", "wmt14", "wikitext103", "europarl160k", "wiki", "decoder-gates", "multi30k", "ted-dose"];
+studies![
+    "iwslt14",
+    "wmt14",
+    "wikitext103",
+    "europarl160k",
+    "wiki",
+    "decoder-gates",
+    "multi30k",
+    "ted-dose",
+    "two-tasks"
+];
 
 /// A study.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,6 +44,9 @@ pub struct Study {
     /// Reasons why our numbers and the paper's cannot be compared.
     #[serde(default)]
     pub caveat: String,
+    /// Corpus that the program makes, where no data are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corpus: Option<Corpus>,
     /// The system that the others are compared with; the first, if not given.
     #[serde(default)]
     pub baseline: String,

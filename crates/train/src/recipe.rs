@@ -46,6 +46,8 @@ built_in![
     "wiki-small-mae7",
     "wikitext2-base",
     "wikitext2-mae7",
+    "two-tasks-base",
+    "two-tasks-mae7",
 ];
 
 /// Reason why a recipe cannot be used.

@@ -28,6 +28,9 @@ Examples:
     mae reproduce --list
     mae reproduce iwslt14 --data iwslt14/data-bin --out studies/iwslt14
 
+  Run a study that makes its corpus and needs a few minutes on a CPU:
+    mae reproduce two-tasks --out studies/two-tasks
+
   Run a part of a study for 25 minutes:
     mae reproduce europarl160k --data ep160/data-bin --out studies/ep160 --only base,mae7 \\
         --seeds 1 --stop-after 25
@@ -55,8 +58,8 @@ pub struct Args {
     /// Print the names of all studies and exit.
     #[arg(long)]
     list: bool,
-    /// Folder written by `mae prepare` or `mae preprocess`.
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["list", "table"])]
+    /// Folder written by `mae prepare` or `mae preprocess`; not needed for studies that make their corpus.
+    #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder for runs and results.
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
@@ -173,7 +176,13 @@ impl Args {
 
     /// Does what is missing.
     fn run(&self, study: &Study, out: &Path) -> Result<Ending> {
-        let Some(data) = &self.data else { bail!("--data is needed") };
+        let made = match (&self.data, study.corpus) {
+            (None, Some(corpus)) => Some(corpus.make(out)?),
+            _ => None,
+        };
+        let Some(data) = self.data.as_ref().or(made.as_ref()) else {
+            bail!("--data is needed: the folder with the corpus of the study")
+        };
         let jobs = study.jobs(&self.session.overrides(OWNED)?).map_err(name_flags)?;
         self.session.run(&session::Study { data, out, parent: None, test: &study.test()? }, &jobs)
     }

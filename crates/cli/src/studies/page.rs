@@ -66,10 +66,13 @@ pub fn of_study(
     let names = done.chain(missing.iter().cloned());
     let curves = of_study::learning_curves(study, out, names, &mut notes);
     let draw = |curves: LearningCurves| PageChart::draw(curves.label, curves.against, curves.series);
+    let more = [("Gates", table::gates(comparison)), ("Tags", table::tags(comparison))];
+    let mut tables = vec![PageTable::new("Scores", &scores), PageTable::new("Runs", &costs)];
+    tables.extend(more.iter().filter_map(|(name, rows)| Some(PageTable::new(name, rows.as_ref()?))));
     let page = StudyPage {
         title: &study.title,
         lead: table::lead(study),
-        tables: vec![PageTable::new("Scores", &scores), PageTable::new("Runs", &costs)],
+        tables,
         svg: svg.as_deref(),
         charts: curves.into_iter().filter_map(draw).collect(),
         notes,

@@ -1,5 +1,6 @@
 //! A comparison as tables on a terminal.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use mae_eval::analysis::one_expert::Spread;
@@ -25,8 +26,8 @@ pub fn print(
     writeln!(out)?;
     columns(out, &runs(comparison))?;
     writeln!(out)?;
-    if let Some(gates) = gates(comparison) {
-        columns(out, &gates)?;
+    for table in [gates(comparison), tags(comparison)].into_iter().flatten() {
+        columns(out, &table)?;
         writeln!(out)?;
     }
     let notes = notes(study, comparison).into_iter().chain(lead(study)).chain(not_done(missing));
@@ -80,6 +81,7 @@ pub(super) fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>>
     match comparison.score {
         Score::Bleu => heading.extend(headings(&["BLEU", "tokenised"])),
         Score::TokenisedBleu => heading.push("tokenised BLEU".into()),
+        Score::ExactMatch => heading.extend(headings(&["exact match, %", "tokenised BLEU"])),
         Score::Perplexity => heading.extend(splits.iter().map(|split| format!("ppl {split}"))),
     }
     heading.extend([difference.clone(), "p".into(), paper, format!("paper {difference}")]);
@@ -89,6 +91,9 @@ pub(super) fn scores(study: &Study, comparison: &Comparison) -> Vec<Vec<String>>
         match comparison.score {
             Score::Bleu => {
                 cells.extend([spread(row.bleu, count, 2), spread(row.bleu_tokenised, count, 2)]);
+            }
+            Score::ExactMatch => {
+                cells.extend([spread(row.exact_match, count, 1), spread(row.bleu_tokenised, count, 2)]);
             }
             Score::TokenisedBleu => cells.push(spread(row.bleu_tokenised, count, 2)),
             Score::Perplexity => {
@@ -146,6 +151,26 @@ pub(super) fn gates(comparison: &Comparison) -> Option<Vec<Vec<String>>> {
     (!rows.is_empty()).then(|| std::iter::once(heading).chain(rows.iter().map(row)).collect())
 }
 
+/// Scores by tag and what gates tell of tags, below a row of headings; none where sentences have no tags.
+pub(super) fn tags(comparison: &Comparison) -> Option<Vec<Vec<String>>> {
+    let rows = &comparison.rows;
+    let names: BTreeSet<&String> = rows.iter().flat_map(|row| row.by_tag.keys()).collect();
+    let mut heading = headings(&["system"]);
+    heading.extend(names.iter().map(|name| (*name).clone()));
+    heading.extend(headings(&["largest I(tag; expert)", "untrained", "H(tag)"]));
+    let row = |row: &Row| {
+        let count = row.seeds.len();
+        let mut cells = vec![row.system.clone()];
+        cells.extend(names.iter().map(|&name| spread(row.by_tag.get(name).copied(), count, 2)));
+        cells.extend(
+            [row.tag_information, row.untrained_tag_information].map(|value| spread(value, count, 3)),
+        );
+        cells.push(number(row.tag_entropy, 3));
+        cells
+    };
+    (!names.is_empty()).then(|| std::iter::once(heading).chain(rows.iter().map(row)).collect())
+}
+
 /// Notes on the columns.
 pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
     let mut notes = Vec::new();
@@ -197,6 +222,14 @@ pub(super) fn notes(study: &Study, comparison: &Comparison) -> Vec<String> {
              inputs. Uniform gates: the score when all experts weigh alike, less that with the learned gates."
                 .into(),
         );
+        if !test.tags.is_empty() {
+            notes.push(format!(
+                "By tag (the files {0}.{1} and valid.{1}): {2}; I(tag; expert) in nats, of the attention where it is largest.",
+                test.split,
+                test.tags,
+                comparison.score.label()
+            ));
+        }
         if test.oracle > 0 {
             notes.push(format!(
                 "Oracle: for each of {} sentences and each attention the best expert or the mixture, chosen by the odd target tokens \

@@ -9,6 +9,7 @@
 
 mod pcg64;
 mod randomization;
+mod shares;
 mod texts;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ use crate::metric::Counted;
 use crate::precision::Precision;
 use pcg64::Pcg64;
 pub use randomization::paired_randomization;
+pub use shares::paired_bootstrap_of_shares;
 pub use texts::paired_bootstrap_of_texts;
 
 /// Corpora that cannot be compared.

@@ -1,6 +1,9 @@
 //! Gates of a measured model, and what they are worth.
 
+use std::path::Path;
+
 use mae_data::{ParallelDataset, Segmentation};
+use mae_eval::analysis::tags::Tags;
 use mae_eval::analysis::{self, AttentionReport, Beside, Means, analyse, oracle};
 use mae_model::{Translator, init};
 use mae_train::TrainConfig;
@@ -16,6 +19,7 @@ use crate::result::{AttentionGates, Development, GateMeans, Gates};
 pub(super) fn gates(
     model: &Translator,
     (valid, codes): (&ParallelDataset, Option<&Segmentation>),
+    tags: Option<&Tags>,
     config: &TrainConfig,
 ) -> Result<Option<Gates>> {
     let system = model.config().mixture.system;
@@ -24,7 +28,7 @@ pub(super) fn gates(
     }
     let options = analysis::Options { min_count: u64::MAX, top_words: 0, sentences: 0 };
     let untrained = untrained_gates(model, config)?;
-    let beside = Beside { untrained: Some(&untrained), tags: None };
+    let beside = Beside { untrained: Some(&untrained), tags };
     let found = analyse(model, (valid, codes), options, beside, |_| {})?;
     let Means { encoder, decoder, cross, .. } = found.entropy;
     Ok(Some(Gates {
@@ -39,6 +43,7 @@ pub(super) fn gates(
             entropy: found.untrained_entropy,
             information: found.untrained_information,
         }),
+        tag_entropy: tags.map(Tags::entropy),
         updates: None,
         gradient_norm: None,
         attentions: found.attentions.iter().map(attention).collect(),
@@ -55,6 +60,8 @@ fn attention(report: &AttentionReport) -> AttentionGates {
         load: rounded(&report.mean_gate),
         untrained_entropy: untrained.and_then(|gates| gates.entropy),
         untrained_information: untrained.and_then(|gates| gates.information),
+        tag_information: report.tags.as_ref().map(|tags| tags.information),
+        untrained_tag_information: untrained.and_then(|gates| Some(gates.tags.as_ref()?.information)),
         untrained_load: untrained.map_or_else(Vec::new, |gates| rounded(&gates.mean_gate)),
     }
 }
@@ -68,6 +75,12 @@ pub(super) fn make_uniform(
     let system = model.config().mixture.system;
     init::make_neutral(model.params_mut(), system)?;
     Ok(valid.map(|valid| development_loss(model, valid, config)).transpose()?.map(Into::into))
+}
+
+/// Reads the tags of a set, where the protocol asks for them.
+pub(super) fn tags(folder: &Path, split: &str, test: &Translation) -> Result<Option<Tags>> {
+    let read = || Tags::read(&folder.join(format!("{split}.{}", test.tags)));
+    Ok((!test.tags.is_empty()).then(read).transpose()?)
 }
 
 /// Lets an oracle choose experts on the development set, where the protocol asks for it.

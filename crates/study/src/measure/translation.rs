@@ -1,13 +1,15 @@
 //! Scores of a translation model.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use mae_data::moses::{Detokenizer, Escapes, Lang};
 use mae_data::pairs::side_path;
 use mae_data::{IndexedDataset, ParallelDataset, Segmentation, files};
 use mae_engine::Device;
+use mae_eval::analysis::tags::Tags;
 use mae_eval::analysis::{one_expert, oracle};
-use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats};
+use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats, exact_match};
 use mae_model::folder::ModelFolder;
 use mae_model::{ExpertMode, Translator};
 use mae_train::TrainConfig;
@@ -16,7 +18,7 @@ use mae_train::run::Sets;
 use mae_train::validate::development_loss;
 use mae_translate::{SearchOptions, best_lines};
 
-use super::gates::{ask_oracle, gates, make_uniform};
+use super::gates::{ask_oracle, gates, make_uniform, tags};
 use crate::error::{Error, PlanFault, Result};
 use crate::observer::{Event, Observer};
 use crate::outputs::{PLAIN, TOKENS, joined};
@@ -59,7 +61,17 @@ pub(crate) fn measure_translation(
     if let Some(lines) = &lines {
         files::write(run.join(PLAIN.translations), joined(lines).as_bytes())?;
     }
-    let (plain, tokenised) = scorer.score(&tokens, lines.as_deref())?;
+    let scores = scorer.score(&tokens, lines.as_deref())?;
+    let by_tag = match tags(sets.folder, &test.split, test)? {
+        None => BTreeMap::new(),
+        Some(tags) if tags.of_sentence.len() == data.len() => {
+            scorer.by_tag(&tags, &tokens, lines.as_deref())?
+        }
+        Some(tags) => {
+            let (tags, sentences) = (tags.of_sentence.len(), data.len());
+            return Err(mae_eval::Error::Tags { tags, sentences }.into());
+        }
+    };
     let one_expert = match test.draws {
         draws if draws > 0 && model.config().mixture.system.has_experts() => {
             Some(with_one_expert(&model, &data, codes, test, observer)?)
@@ -72,7 +84,8 @@ pub(crate) fn measure_translation(
     let (mut dev, mut found, mut oracle) = (None, None, None);
     if let Some(valid) = &valid {
         dev = Some(Development::from(development_loss(&model, valid, config)?));
-        found = gates(&model, (valid, codes), config)?;
+        let tags = tags(sets.folder, sets.valid, test)?;
+        found = gates(&model, (valid, codes), tags.as_ref(), config)?;
         oracle = ask_oracle(&model, valid, test, observer)?;
     }
     // Last, because it changes the model.
@@ -82,17 +95,23 @@ pub(crate) fn measure_translation(
             dev.uniform_loss = Some(again.loss);
         }
         let (tokens, lines) = scorer.translate(&model)?;
-        let (plain, tokenised) = scorer.score(&tokens, lines.as_deref())?;
-        Some(UniformGates { bleu: plain.map(|score| score.score), bleu_tokenised: tokenised.score })
+        let scores = scorer.score(&tokens, lines.as_deref())?;
+        Some(UniformGates {
+            exact_match: scores.exact_match,
+            bleu: scores.plain.map(|score| score.score),
+            bleu_tokenised: scores.tokenised.score,
+        })
     } else {
         None
     };
     let translated = Translated {
         split: test.split.clone(),
-        bleu: plain.as_ref().map(|score| score.score),
-        signature: plain.as_ref().map(|score| format!("BLEU|{}", score.signature)),
-        bleu_tokenised: tokenised.score,
+        bleu: scores.plain.as_ref().map(|score| score.score),
+        signature: scores.plain.as_ref().map(|score| format!("BLEU|{}", score.signature)),
+        bleu_tokenised: scores.tokenised.score,
         compound_split: test.compound_split,
+        exact_match: scores.exact_match,
+        by_tag,
         one_expert,
         uniform_gates,
     };
@@ -124,19 +143,55 @@ impl Scorer<'_> {
         Ok((tokens, Some(lines)))
     }
 
-    /// BLEU of plain text and of tokens.
-    fn score(&self, tokens: &[String], lines: Option<&[String]>) -> Result<(Option<BleuScore>, BleuScore)> {
+    /// Scores of all lines.
+    fn score(&self, tokens: &[String], lines: Option<&[String]>) -> Result<Scores> {
+        let all: Vec<usize> = (0..tokens.len()).collect();
+        self.score_of(&all, tokens, lines)
+    }
+
+    /// Scores of some of the lines.
+    fn score_of(&self, which: &[usize], tokens: &[String], lines: Option<&[String]>) -> Result<Scores> {
         let configs = BleuConfigs::of(self.test);
-        let plain = lines.zip(self.references.plain.as_ref());
-        let plain = plain.map(|(lines, references)| bleu(configs.plain, lines, references)).transpose()?;
-        Ok((plain, bleu(configs.tokens, tokens, &self.references.tokens)?))
+        let References { tokens: references, plain } = self.references;
+        let plain = lines.zip(plain.as_ref());
+        let plain = plain.map(|(lines, references)| bleu(configs.plain, which, lines, references));
+        let pairs = which.iter().map(|&i| (&tokens[i], &references[i]));
+        Ok(Scores {
+            plain: plain.transpose()?,
+            tokenised: bleu(configs.tokens, which, tokens, references)?,
+            exact_match: self.test.exact_match.then(|| 100.0 * exact_match(pairs)),
+        })
+    }
+
+    /// The score by which systems are compared, for the lines with each tag.
+    fn by_tag(
+        &self,
+        tags: &Tags,
+        tokens: &[String],
+        lines: Option<&[String]>,
+    ) -> Result<BTreeMap<String, f64>> {
+        let mut scores = BTreeMap::new();
+        for (tag, name) in tags.names.iter().enumerate() {
+            let which: Vec<usize> = (0..tokens.len()).filter(|&i| tags.of_sentence[i] == tag).collect();
+            let found = self.score_of(&which, tokens, lines)?;
+            let bleu = || found.plain.unwrap_or(found.tokenised).score;
+            scores.insert(name.clone(), found.exact_match.unwrap_or_else(bleu));
+        }
+        Ok(scores)
     }
 }
 
-fn bleu(config: BleuConfig, lines: &[String], references: &[String]) -> Result<BleuScore> {
+/// Scores of translations.
+struct Scores {
+    plain: Option<BleuScore>,
+    tokenised: BleuScore,
+    exact_match: Option<f64>,
+}
+
+fn bleu(config: BleuConfig, which: &[usize], lines: &[String], references: &[String]) -> Result<BleuScore> {
     let mut stats = BleuStats::new(config);
-    for (line, reference) in lines.iter().zip(references) {
-        stats.add(line, &[reference])?;
+    for &i in which {
+        stats.add(&lines[i], &[&references[i]])?;
     }
     Ok(stats.score())
 }
