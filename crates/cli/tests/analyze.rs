@@ -48,10 +48,35 @@ fn tables_json_and_page_tell_the_same() {
         let total: f64 =
             attention["leads"].as_array().unwrap().iter().map(|share| share.as_f64().unwrap()).sum();
         assert!((total - 1.0).abs() < 1e-9);
+        let untrained = &attention["untrained"];
+        assert!(untrained["entropy"].is_f64() && untrained["words"].is_array(), "{untrained}");
     }
+    assert!(tables.out.contains("untrained"), "{}", tables.out);
     assert_eq!(analysis["examples"].as_array().unwrap().len(), 6);
     assert_eq!(analysis["examples"][0]["target"], serde_json::json!(["x", "</script>", "</s>"]));
     assert!(!page.contains("x</script>") && found["one_expert"].is_null());
+}
+
+/// A tag for each pair: what gates tell of it stands beside what untrained gates do.
+#[test]
+fn gates_are_reported_by_tag() {
+    let place = place(System::MAE);
+    place.write("tags", "short\nshort\nlong\nshort\nlong\nshort\n");
+    let done = place.mae(&format!("{ANALYZE} --tags tags --untrained-seed 3 --html page.html"), "");
+    assert!(done.success, "{}", done.err);
+    for part in ["I(tag; expert)", "mean gate of each tag in", "long"] {
+        assert!(done.out.contains(part), "{part}: {}", done.out);
+    }
+    let page = read(&place, "page.html");
+    assert_self_contained(&page);
+    let analysis = &data_of(&page)["analysis"];
+    assert_eq!(analysis["tags"], serde_json::json!(["short", "long"]));
+    // The model was made with seed 3 and never trained.
+    let encoder = &analysis["attentions"][0];
+    assert_eq!(encoder["tags"], encoder["untrained"]["tags"]);
+    assert_eq!(encoder["tags"]["rows"], serde_json::json!([4, 2]));
+    place.write("tags", "short\n");
+    place.refuse(&format!("{ANALYZE} --tags tags"), &["--tags: there are 1 tags for 6 sentence pairs"]);
 }
 
 #[test]

@@ -7,13 +7,18 @@ mod translation;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use mae_data::files;
+use mae_engine::Params;
 use mae_eval::analysis::one_expert::{OneExpert, Random};
 use mae_eval::analysis::{Analysis, Options};
 use mae_model::folder::{Task, task};
 use mae_model::system::{Mixes, System};
+use mae_model::{Config, Model};
+use mae_train::run::recorded_keys;
+use mae_train::validate::untrained_gates;
 use serde::Serialize;
 
 use super::eval_lm::BlockArgs;
@@ -29,6 +34,9 @@ Examples:
   Also translate with one expert at a time, and print JSON:
     mae analyze runs/mae7/checkpoint_best --data data-bin --split valid --one-expert --json
 
+  Show which experts serve which domain (one tag per sentence pair in test.domain):
+    mae analyze runs/mae7/average --data data-bin --tags test.domain
+
   Analyse a language model on binarised data or on plain text:
     mae analyze runs/lm/checkpoint_best --data wiki-bin --tokens-per-sample 512 \\
         --context-window 480 --html lm.html
@@ -39,8 +47,8 @@ The page is a single file that works offline. docs/analysis.md explains the numb
 /// Analyse the gates and experts of a trained model, as in section 5.1 of the paper.
 ///
 /// Reports for each attention the entropy of its gates, the share of sentences (or positions, if gates are per
-/// position) that each expert leads, head weights, the words that go with each expert (PMI), and whether the experts
-/// have collapsed. The gates come from a pass with the reference translations or, for a language model, from a pass
+/// position) that each expert leads, head weights, the words that go with each expert (by log-likelihood ratio), and
+/// whether the experts have collapsed; beside them the same figures of the gates before their training. The gates come from a pass with the reference translations or, for a language model, from a pass
 /// over a text in the blocks of `mae eval-lm`, each token once.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -87,6 +95,13 @@ pub struct Args {
     /// Seed of the first draw; further draws use the following numbers.
     #[arg(long, default_value_t = 1, requires = "one_expert", value_name = "N")]
     seed: u64,
+    /// File with one tag per sentence pair of the split, such as its domain: report the gates of each tag.
+    #[arg(long, value_name = "FILE", conflicts_with = "text")]
+    tags: Option<PathBuf>,
+    /// Seed of the untrained gates that are reported beside the trained ones [default: that of the run that the model is
+    /// from, else 1].
+    #[arg(long, value_name = "N")]
+    untrained_seed: Option<u64>,
     /// Print one JSON object in place of tables.
     #[arg(long)]
     json: bool,
@@ -138,6 +153,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
 impl Args {
     fn options(&self) -> Options {
         Options { min_count: self.min_count, top_words: self.top_words, sentences: self.sentences }
+    }
+
+    /// The gates of a model before its training, which stand beside.
+    fn untrained<M: Model>(&self, model: &M) -> Result<Option<Arc<Params>>> {
+        if !model.config().mixture().system.is_gated() {
+            return Ok(None);
+        }
+        let mut keys = recorded_keys(&self.model).unwrap_or_default();
+        keys.seed = self.untrained_seed.unwrap_or(keys.seed);
+        Ok(Some(untrained_gates(model, &keys)?))
     }
 
     fn random(&self) -> Random {

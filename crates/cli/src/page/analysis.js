@@ -32,9 +32,13 @@ if (found.attentions.length === 0) {
   drawHeads();
   drawHeat();
 } else {
-  page.append(make("p", { class: found.collapse.collapsed ? "bad" : "good" }, found.collapse.words),
+  /* Green only where every attention's gates tell inputs apart and share them out. */
+  const shares = found.attentions.map((a) => a.sharing);
+  const verdict = found.collapse.collapsed ? "bad" : shares.every((s) => s === "balanced") ? "good" : null;
+  page.append(make("p", { class: verdict }, found.collapse.words),
     make("details", {}, make("summary", { class: "faint" }, "How that was judged"), make("p", { class: "faint" }, found.collapse.rule)));
   drawEntropy();
+  if (found.tags) drawTags();
   drawHeat();
   drawHeads();
 }
@@ -50,15 +54,35 @@ function drawEntropy() {
     fill.style.width = (100 * entropy / found.uniform_entropy).toFixed(1) + "%";
     return make("td", { class: "text" }, make("span", { class: "track" }, fill));
   };
-  const rows = found.attentions.map((a) => [a.label, a.entropy.toFixed(3), bar(a.entropy), a.information.toFixed(3),
-    a.experts_in_use.toFixed(2), make("td", { class: a.sharing === "collapsed" ? "bad" : null }, a.sharing), `${a.count} ${rowsWord(a)}`]);
+  const of = (value, digits) => (value === null || value === undefined ? "" : value.toFixed(digits));
+  const untrained = (a, key, digits) => make("td", { class: "faint" }, a.untrained ? of(a.untrained[key], digits) : "");
+  const rows = found.attentions.map((a) => [a.label, a.entropy.toFixed(3), bar(a.entropy), untrained(a, "entropy", 3),
+    a.information.toFixed(4), untrained(a, "information", 4), a.experts_in_use.toFixed(2), make("td", { class: a.sharing === "collapsed" ? "bad" : null }, a.sharing), `${a.count} ${rowsWord(a)}`]);
   const means = [["encoder", "mean, encoder"], ["decoder", "mean, decoder"], ["cross", "mean, cross"], ["all", "mean, all"]]
     .filter(([key]) => found.entropy[key] !== null && (!text || key === "all"))
-    .map(([key, words]) => [words, found.entropy[key].toFixed(3), bar(found.entropy[key]), "", "", "", ""]);
+    .map(([key, words]) => [words, found.entropy[key].toFixed(3), bar(found.entropy[key]), of(found.untrained_entropy[key], 3),
+      of(found.information[key], 4), of(found.untrained_information[key], 4), "", "", ""]);
   section("Gate entropy",
     make("p", { class: "faint" }, `In nats; a full bar is ln ${found.experts} = ${found.uniform_entropy.toFixed(3)}, a gate without favourites. ` +
-      "Information is what an input tells about its expert: the entropy of the mean gate less the mean entropy. Experts in use: e to the entropy of the mean gate."),
-    table(["attention", "entropy", "", "information", "experts in use", "sharing", "rows"], rows.concat(means)));
+      "Information is what an input tells about its expert: the entropy of the mean gate less the mean entropy. Experts in use: e to the entropy of the mean gate. Untrained: the gates before their training, on the same inputs."),
+    table(["attention", "entropy", "", "untrained", "information", "untrained", "experts in use", "sharing", "rows"], rows.concat(means)));
+}
+
+function drawTags() {
+  const place = make("div", {});
+  const told = found.attentions.map((a, i) => [i, a.tags]).filter(([, tags]) => tags);
+  const most = told.reduce((best, one) => (one[1].information > best[1].information ? one : best), told[0]);
+  const draw = (number) => {
+    const a = found.attentions[Number(number)], before = a.untrained && a.untrained.tags;
+    const rows = found.tags.map((tag, t) => make("tr", {}, make("th", { scope: "row" }, tag), make("td", {}, a.tags.rows[t]),
+      a.tags.mean_gates[t].map((g) => heatCell(percent(g), g / Math.max(...a.tags.mean_gates.flat()), {}))));
+    place.replaceChildren(
+      make("p", {}, `I(tag; expert) = ${a.tags.information.toFixed(4)} nats` + (before ? `, untrained ${before.information.toFixed(4)}.` : ".")),
+      table(["tag", "rows"].concat(experts.map((e) => letter + e)), rows, heat));
+  };
+  draw(String(most[0]));
+  section("Gates by tag", make("p", { class: "faint" }, "The mean gate of the rows with each tag. Information is the entropy of the mean gate less the mean entropy of the tags' mean gates."),
+    make("div", { class: "controls" }, choice("attention", attentionChoices, String(most[0]), draw)), place);
 }
 
 function drawHeat() {
@@ -105,15 +129,17 @@ function drawOneExpert() {
 function drawWords() {
   const place = make("div", { class: "columns" });
   const draw = (number) => {
-    const list = (words, e) => make("div", {}, make("h3", { title: without(e) }, (weights ? "Head " : "Expert ") + e),
-      words.length === 0 ? make("p", { class: "faint" }, "none") : make("table", {}, make("tbody", {}, words.map((w) =>
-        make("tr", {}, make("td", { class: "text" }, w.word), make("td", {}, w.pmi.toFixed(2)), make("td", { class: "faint" }, `${w.together} of ${w.count}`))))));
-    place.replaceChildren(...found.attentions[Number(number)].words.map(list));
+    const attention = found.attentions[Number(number)], before = attention.untrained;
+    const lines = (words) => (words.length === 0 ? make("p", { class: "faint" }, "none") : make("table", {}, make("tbody", {}, words.map((w) =>
+      make("tr", {}, make("td", { class: "text" }, w.word), make("td", {}, w.llr.toFixed(1)), make("td", {}, w.pmi.toFixed(2)), make("td", { class: "faint" }, `${w.together} of ${w.count}`))))));
+    const list = (words, e) => make("div", {}, make("h3", { title: without(e) }, (weights ? "Head " : "Expert ") + e), lines(words),
+      before ? make("details", {}, make("summary", { class: "faint" }, "before training"), lines(before.words[e])) : "");
+    place.replaceChildren(...attention.words.map(list));
   };
   draw("0");
   section(weights ? "Words and heads" : "Words and experts",
-    make("p", { class: "faint" }, `Words with the largest PMI, ln p(word, ${noun})/(p(word)·p(${noun})), in nats, of those that come at least ${found.min_count} times; ` +
-      `then how often they come with the ${noun}, and at all. A word counts for the ${noun} that leads ` +
+    make("p", { class: "faint" }, `Words with the largest log-likelihood ratio G² of those that come at least ${found.min_count} times; then their PMI, ` +
+      `ln p(word, ${noun})/(p(word)·p(${noun})), in nats, and how often they come with the ${noun}, and at all. A word counts for the ${noun} that leads ` +
       (text ? "where its first piece is predicted." : "its sentence, or where gates are per position, where its first piece is predicted.")),
     make("div", { class: "controls" }, choice("attention", attentionChoices, "0", draw)), place);
 }

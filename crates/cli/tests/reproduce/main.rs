@@ -175,3 +175,25 @@ fn wrong_studies_are_refused_before_training() {
     let other = place.mae(&args("out", &["--reference", "other.en"]), &[]);
     assert!(other.failed().contains("choose another --out"), "{}", other.stderr);
 }
+
+/// A study that makes its corpus, with every measurement of gates; a few updates are enough to see them all.
+#[test]
+fn a_corpus_of_the_program_needs_no_data() {
+    let place = place();
+    let tables = place.mae(
+        &["reproduce", "two-tasks", "--out", "out", "--only", "uni-mae7,mae7-rate5", "--seeds", "1"],
+        &["--max-update", "3", "--set", "train.max_tokens=300", "--device", "cpu", "--threads", "1"],
+    );
+    for part in ["exact match, %", "largest I(tag; expert)", "uniform gates", "oracle, bits", "alpha"] {
+        assert!(tables.succeeded().contains(part), "{part}: {}", tables.stdout);
+    }
+    let run = json(&place.path("out/mae7-rate5-1/result.json"));
+    let gates = &run["gates"];
+    assert_eq!((&gates["updates"], gates["attentions"].as_array().unwrap().len()), (&3.into(), 3));
+    assert!(gates["gradient_norm"].as_f64().unwrap() > 0.0 && gates["tag_entropy"].as_f64().unwrap() > 0.69);
+    assert!(gates["attentions"][0]["untrained_tag_information"].is_f64(), "{gates}");
+    assert!(run["dev"]["uniform_loss"].is_f64() && run["oracle"]["chosen"].is_f64(), "{run}");
+    assert!(run["translation"]["by_tag"]["beta"].is_f64() && run["translation"]["exact_match"].is_f64());
+    let data = place.mae(&["reproduce", "iwslt14", "--out", "out", "--device", "cpu"], &[]);
+    assert!(data.stderr.contains("--data is needed"), "{}", data.stderr);
+}

@@ -10,7 +10,7 @@ pub enum Sharing {
     Balanced,
     /// Some experts lead almost nothing, but the others are many.
     Uneven,
-    /// The gates have hardly any favourites, so there is nothing to share.
+    /// The gates have hardly any favourites, or the same for all inputs, so there is nothing to share.
     Indifferent,
     /// A few experts take nearly everything.
     Collapsed,
@@ -19,19 +19,24 @@ pub enum Sharing {
 /// The rule of [`Sharing::of`], printed beside the verdict.
 pub const RULE: &str = "\
 Experts are trained in proportion to the mean gate m, so u = exp(H(m)) is the number of experts in use (E if all are used \
-alike, 1 if one takes everything). Collapsed: (u - 1)/(E - 1) < 1/2. Else indifferent: mean gate entropy above 0.995 ln E. \
-Else uneven: some expert leads less than a tenth of its fair share, 1/E, of the rows. Else balanced.";
+alike, 1 if one takes everything). Collapsed: (u - 1)/(E - 1) < 1/2. Else indifferent: mean gate entropy above 0.995 ln E, or \
+weights of heads that deviate by less than 0.04 over rows (mean over heads; gates before their training have about 0.03). Else \
+uneven: some expert leads less than a tenth of its fair share, 1/E, of the rows. Else balanced.";
+
+/// Deviation of head weights over rows below which gates hardly depend on their input.
+const HARDLY: f64 = 0.04;
 
 impl Sharing {
-    /// Judges by the mean entropy of the gates (in nats), the shares that experts lead and the mean gate.
-    pub fn of(entropy: f64, leads: &[f64], mean_gate: &[f64]) -> Self {
+    /// Judges by the mean entropy of the gates (in nats), the shares that experts lead, the mean gate and the deviation of
+    /// head weights over rows, mean over heads.
+    pub fn of(entropy: f64, leads: &[f64], mean_gate: &[f64], deviation: f64) -> Self {
         let experts = mean_gate.len() as f64;
         if experts < 2.0 {
             return Self::Balanced;
         }
         if (experts_in_use(mean_gate) - 1.0) / (experts - 1.0) < 0.5 {
             Self::Collapsed
-        } else if entropy > 0.995 * experts.ln() {
+        } else if entropy > 0.995 * experts.ln() || deviation < HARDLY {
             Self::Indifferent
         } else if leads.iter().any(|&share| share < 0.1 / experts) {
             Self::Uneven
@@ -97,7 +102,10 @@ impl Verdict {
             words += &format!(" Some experts lead almost nothing in {}.", uneven.join(", "));
         }
         if !indifferent.is_empty() {
-            words += &format!(" Gates have hardly any favourites in {}.", indifferent.join(", "));
+            words += &format!(
+                " Gates hardly tell inputs apart in {}: they are near those of plain attention.",
+                indifferent.join(", ")
+            );
         }
         Self { collapsed: !collapsed.is_empty(), words, rule: RULE }
     }
@@ -112,17 +120,19 @@ mod tests {
         let fair = [0.125; 8];
         // The paper's first encoder layer: entropy 1.91, all experts have their part.
         let paper = [0.131, 0.139, 0.089, 0.161, 0.103, 0.153, 0.101, 0.116];
-        assert_eq!(Sharing::of(1.91, &paper, &paper), Sharing::Balanced);
-        assert_eq!(Sharing::of(2.079, &fair, &fair), Sharing::Indifferent);
+        assert_eq!(Sharing::of(1.91, &paper, &paper, 0.1), Sharing::Balanced);
+        assert_eq!(Sharing::of(2.079, &fair, &fair, 0.1), Sharing::Indifferent);
         let one = [0.93, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01];
-        assert_eq!(Sharing::of(0.2, &one, &one), Sharing::Collapsed);
+        assert_eq!(Sharing::of(0.2, &one, &one, 0.0), Sharing::Collapsed);
         // Gates that hardly differ may still have the same favourite everywhere: that is no collapse.
         let always_first = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         let nearly_fair = [0.128, 0.124, 0.125, 0.125, 0.125, 0.124, 0.125, 0.124];
-        assert_eq!(Sharing::of(2.0790, &always_first, &nearly_fair), Sharing::Indifferent);
+        assert_eq!(Sharing::of(2.0790, &always_first, &nearly_fair, 0.1), Sharing::Indifferent);
+        // Gates before their training: head weights of 1.00 ± 0.03, and an entropy of 2.05.
+        assert_eq!(Sharing::of(2.048, &paper, &paper, 0.03), Sharing::Indifferent);
         let without_last = [0.2, 0.15, 0.15, 0.15, 0.15, 0.1, 0.1, 0.0];
-        assert_eq!(Sharing::of(1.8, &without_last, &paper), Sharing::Uneven);
-        assert_eq!(Sharing::of(0.0, &[1.0], &[1.0]), Sharing::Balanced);
+        assert_eq!(Sharing::of(1.8, &without_last, &paper, 0.1), Sharing::Uneven);
+        assert_eq!(Sharing::of(0.0, &[1.0], &[1.0], 0.0), Sharing::Balanced);
         assert!(
             (experts_in_use(&fair) - 8.0).abs() < 1e-9 && (experts_in_use(&always_first) - 1.0).abs() < 1e-9
         );

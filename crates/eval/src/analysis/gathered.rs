@@ -73,6 +73,9 @@ impl Gathered {
             attention.split('.').nth(2).and_then(|number| number.parse::<usize>().ok()).unwrap_or(0) + 1;
         let tally = &gates.tally;
         let (entropy, leads, mean_gate) = (tally.entropy(), tally.leads(), tally.mean_gate());
+        let head_weights = tally.head_weights();
+        let deviation =
+            head_weights.iter().map(|head| head.deviation).sum::<f64>() / head_weights.len().max(1) as f64;
         let listed = |seen: &Seen| seen.together.associations(words, options.min_count, options.top_words);
         let untrained = self.untrained.as_ref().map(|seen| Untrained {
             entropy: seen.tally.entropy(),
@@ -92,11 +95,11 @@ impl Gathered {
             count: tally.rows(),
             entropy,
             information: information(tally),
-            sharing: entropy.map(|entropy| Sharing::of(entropy, &leads, &mean_gate)),
+            sharing: entropy.map(|entropy| Sharing::of(entropy, &leads, &mean_gate, deviation)),
             experts_in_use: entropy.map(|_| experts_in_use(&mean_gate)),
             leads,
             mean_gate,
-            head_weights: tally.head_weights(),
+            head_weights,
             words: listed(gates),
             tags: gates.tags(),
             untrained,

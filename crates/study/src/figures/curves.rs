@@ -1,6 +1,7 @@
 //! Curves of a run, and the axes that they can be drawn against.
 
 use mae_train::history::{History, Logged, Moment};
+use mae_train::validate::Validation;
 use serde::Serialize;
 
 /// A curve.
@@ -16,8 +17,14 @@ pub enum Curve {
     Bleu,
     /// Mean gate entropy of the development set, nats.
     GateEntropy,
+    /// Mean I(expert; input) of the development set over attentions, nats.
+    GateInformation,
     /// Smoothed loss of G steps, bits per token.
     GateLoss,
+    /// Norm of the gates' gradient in G steps.
+    GateGradientNorm,
+    /// Updates of the gates so far.
+    GateUpdates,
     /// Target tokens per second.
     TokensPerSecond,
     /// Milliseconds per update.
@@ -57,13 +64,16 @@ pub struct Series {
 
 impl Curve {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Loss,
         Self::DevLoss,
         Self::Nll,
         Self::Bleu,
         Self::GateEntropy,
+        Self::GateInformation,
         Self::GateLoss,
+        Self::GateGradientNorm,
+        Self::GateUpdates,
         Self::TokensPerSecond,
         Self::UpdateMs,
         Self::Lr,
@@ -78,7 +88,10 @@ impl Curve {
             Self::Nll => "nll",
             Self::Bleu => "bleu",
             Self::GateEntropy => "gate-entropy",
+            Self::GateInformation => "gate-information",
             Self::GateLoss => "gate-loss",
+            Self::GateGradientNorm => "gate-gradient-norm",
+            Self::GateUpdates => "gate-updates",
             Self::TokensPerSecond => "tokens-per-second",
             Self::UpdateMs => "update-ms",
             Self::Lr => "lr",
@@ -94,7 +107,10 @@ impl Curve {
             Self::Nll => "plain loss, bits/token",
             Self::Bleu => "BLEU, development set",
             Self::GateEntropy => "gate entropy, nats",
+            Self::GateInformation => "I(expert; input), nats",
             Self::GateLoss => "loss of G steps, bits/token",
+            Self::GateGradientNorm => "gradient norm of G steps",
+            Self::GateUpdates => "G steps",
             Self::TokensPerSecond => "target tokens per second",
             Self::UpdateMs => "ms per update",
             Self::Lr => "learning rate",
@@ -128,6 +144,11 @@ impl Curve {
                 Self::DevLoss => add(name, of(&run.valid, |line| Some(line.loss)), false),
                 Self::Bleu => add(name, of(&run.valid, |line| line.bleu), false),
                 Self::GateEntropy => add(name, of(&run.valid, |line| line.gate_entropy), false),
+                Self::GateInformation => add(name, of(&run.valid, information), false),
+                Self::GateGradientNorm => add(name, of(&run.train, |line| line.gate_gnorm), false),
+                Self::GateUpdates => {
+                    add(name, of(&run.valid, |line| line.gate_updates.map(|updates| updates as f64)), false);
+                }
                 Self::GateLoss => add(name, of(&run.train, |line| line.gate_loss), false),
                 Self::TokensPerSecond => add(name, of(&run.train, |line| Some(line.wps)), false),
                 Self::UpdateMs => add(name, run.update_times(), false),
@@ -137,6 +158,12 @@ impl Curve {
         }
         all
     }
+}
+
+/// Mean over attentions of what inputs tell about their experts.
+fn information(line: &Validation) -> Option<f64> {
+    let sum: f64 = line.gates.iter().map(|gates| gates.information).sum();
+    (!line.gates.is_empty()).then(|| sum / line.gates.len() as f64)
 }
 
 /// A number of every line that has it, with the time of the line.

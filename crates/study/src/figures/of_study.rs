@@ -79,6 +79,7 @@ pub fn learning_curves(
         (Curve::DevLoss, Curve::DevLoss.label()),
         (Curve::Bleu, Curve::Bleu.label()),
         (Curve::GateEntropy, "gate entropy of the development set, nats"),
+        (Curve::GateInformation, "I(expert; input) of the development set, nats"),
     ];
     let mut curves = Vec::new();
     for (curve, label) in shown {

@@ -34,7 +34,7 @@ pub use self::material::{DataSize, MakeBleu, Material, Pairs, Sets, Text, VALID}
 pub use self::observer::{Observer, Silent, Start};
 pub use self::session::{Session, Trained, write_record};
 use crate::checkpoint::{self, Resets};
-use crate::{Outcome, Recipe, Result};
+use crate::{Outcome, Recipe, Result, TrainConfig, artifacts};
 
 /// Progress of a run, as its last checkpoint has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +66,13 @@ pub struct RunSummary {
     pub trained_parameters: u64,
     /// Folder of the best checkpoint; of the last one if there was no validation.
     pub model: PathBuf,
+}
+
+/// Returns the training keys of the run whose folder holds a model, from its record; `None` if there is none.
+pub fn recorded_keys(model: &Path) -> Option<TrainConfig> {
+    let full = std::path::absolute(model).ok()?;
+    let record = std::fs::read_to_string(full.parent()?.join(artifacts::RECORD)).ok()?;
+    record.parse::<toml::Table>().ok()?.remove("train")?.try_into().ok()
 }
 
 /// A training run.

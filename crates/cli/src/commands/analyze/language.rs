@@ -27,8 +27,10 @@ pub(super) fn find(args: &Args) -> Result<Found> {
     let Opened { data, name, .. } = source.open(&folder, &args.model)?;
     let blocks = args.blocks.cut(&data, &name, config.max_positions)?;
     let text = Text { data: &data, codes: folder.codes.as_ref(), blocks: &blocks, max_tokens };
+    let untrained = args.untrained(&folder.model)?;
     let bar = progress::bar(blocks.tokens(), "Reading gates");
-    let analysis = analyse_text(&folder.model, text, args.options(), None, |done| bar.set_position(done))?;
+    let analysis =
+        analyse_text(&folder.model, text, args.options(), untrained.as_ref(), |done| bar.set_position(done))?;
     bar.finish_and_clear();
     let one_expert = match &analysis.text {
         Some(mixture) if args.one_expert => {

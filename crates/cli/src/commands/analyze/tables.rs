@@ -3,8 +3,9 @@
 use std::io::{Result, Write};
 
 use mae_eval::analysis::one_expert::{Metric, OneExpert, Spread};
+use mae_eval::analysis::pmi::Association;
 use mae_eval::analysis::text::TextRead;
-use mae_eval::analysis::{Analysis, AttentionReport, GateValues, Kind, Rows};
+use mae_eval::analysis::{Analysis, AttentionReport, GateValues, Kind, Means, Rows};
 
 use super::Found;
 
@@ -43,6 +44,7 @@ pub(super) fn print(out: &mut impl Write, found: &Found) -> Result<()> {
             })?;
             shares(out, analysis, "mean gate of each expert, %", |report| &report.mean_gate)?;
             head_weights(out, analysis)?;
+            tags(out, analysis)?;
             words(out, analysis)?;
             writeln!(out, "\n{}", analysis.collapse.words)?;
             writeln!(out, "  ({})", analysis.collapse.rule)?;
@@ -97,6 +99,9 @@ fn rows(analysis: &Analysis, report: &AttentionReport) -> &'static str {
     }
 }
 
+/// A part of means.
+type Part = fn(&Means) -> Option<f64>;
+
 fn entropies(out: &mut impl Write, analysis: &Analysis, uniform: f64) -> Result<()> {
     writeln!(
         out,
@@ -105,8 +110,8 @@ fn entropies(out: &mut impl Write, analysis: &Analysis, uniform: f64) -> Result<
     )?;
     writeln!(
         out,
-        "  {:<12} {:>8} {:>12} {:>15} {:>12}  rows",
-        "attention", "entropy", "information", "experts in use", "sharing"
+        "  {:<12} {:>8} {:>10} {:>12} {:>10} {:>15} {:>12}  rows",
+        "attention", "entropy", "untrained", "information", "untrained", "experts in use", "sharing"
     )?;
     for report in &analysis.attentions {
         let (Some(entropy), Some(information), Some(in_use), Some(sharing)) =
@@ -114,24 +119,77 @@ fn entropies(out: &mut impl Write, analysis: &Analysis, uniform: f64) -> Result<
         else {
             continue;
         };
+        let untrained = report.untrained.as_ref();
         writeln!(
             out,
-            "  {:<12} {entropy:>8.3} {information:>12.3} {in_use:>15.2} {:>12}  {} {}",
+            "  {:<12} {entropy:>8.3} {:>10} {information:>12.4} {:>10} {in_use:>15.2} {:>12}  {} {}",
             report.label,
+            decimals(untrained.and_then(|gates| gates.entropy), 3),
+            decimals(untrained.and_then(|gates| gates.information), 4),
             sharing.name(),
             report.count,
             rows(analysis, report)
         )?;
     }
-    let means = &analysis.entropy;
-    for (name, mean) in
-        [("encoder", means.encoder), ("decoder", means.decoder), ("cross", means.cross), ("all", means.all)]
-    {
+    let Analysis { entropy, information, untrained_entropy, untrained_information, .. } = analysis;
+    let parts: [(&str, Part); 4] = [
+        ("encoder", |means| means.encoder),
+        ("decoder", |means| means.decoder),
+        ("cross", |means| means.cross),
+        ("all", |means| means.all),
+    ];
+    for (name, of) in parts {
         // A language model has one stack only.
-        let alone = analysis.text.is_some() && name != "all";
-        if let Some(mean) = mean.filter(|_| !alone) {
-            writeln!(out, "  {:<12} {mean:>8.3}", format!("mean {name}"))?;
+        if analysis.text.is_some() && name != "all" || of(entropy).is_none() {
+            continue;
         }
+        writeln!(
+            out,
+            "  {:<12} {:>8} {:>10} {:>12} {:>10}",
+            format!("mean {name}"),
+            decimals(of(entropy), 3),
+            decimals(of(untrained_entropy), 3),
+            decimals(of(information), 4),
+            decimals(of(untrained_information), 4)
+        )?;
+    }
+    writeln!(
+        out,
+        "  (untrained: the gates before their training, on the same inputs; information: of an input about its expert)"
+    )
+}
+
+/// A number, or a dash where there is none.
+fn decimals(value: Option<f64>, digits: usize) -> String {
+    value.map_or("–".into(), |value| format!("{value:.digits$}"))
+}
+
+/// Gates by tag: what they tell of it, and the mean gate of each tag where they tell most.
+fn tags(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
+    let Some(names) = &analysis.tags else { return Ok(()) };
+    writeln!(out, "\ninformation of gates about tags, I(tag; expert) in nats")?;
+    writeln!(out, "  {:<12} {:>8} {:>10}", "attention", "trained", "untrained")?;
+    for report in &analysis.attentions {
+        let untrained = report.untrained.as_ref().and_then(|gates| gates.tags.as_ref());
+        writeln!(
+            out,
+            "  {:<12} {:>8} {:>10}",
+            report.label,
+            decimals(report.tags.as_ref().map(|tags| tags.information), 4),
+            decimals(untrained.map(|tags| tags.information), 4)
+        )?;
+    }
+    let told = analysis.attentions.iter().filter_map(|report| Some((report, report.tags.as_ref()?)));
+    let Some((report, most)) = told.max_by(|a, b| a.1.information.total_cmp(&b.1.information)) else {
+        return Ok(());
+    };
+    writeln!(out, "\nmean gate of each tag in {}, where gates tell most, %", report.label)?;
+    let columns: Vec<String> =
+        (0..report.mean_gate.len()).map(|e| format!("{:>6}", format!("{}{e}", letter(analysis)))).collect();
+    writeln!(out, "  {:<16} {:>8}{}", "tag", "rows", columns.join(""))?;
+    for ((name, rows), gate) in names.iter().zip(&most.rows).zip(&most.mean_gates) {
+        let cells: Vec<String> = gate.iter().map(|g| format!("{:>6.1}", 100.0 * g)).collect();
+        writeln!(out, "  {name:<16} {rows:>8}{}", cells.join(""))?;
     }
     Ok(())
 }
@@ -178,8 +236,8 @@ fn words(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
     let Some(first) = analysis.attentions.first() else { return Ok(()) };
     writeln!(
         out,
-        "\nwords that go with the {} of {} (PMI in nats; words that come at least {} times; other attentions: \
-         --html, --json)",
+        "\nwords that go with the {} of {}, by log-likelihood ratio G² (words that come at least {} times; other attentions: \
+         --html, --json); below each, the words of the gate before its training",
         match analysis.gates {
             GateValues::Probabilities => "experts",
             GateValues::Weights => "heads that weigh most",
@@ -188,14 +246,16 @@ fn words(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
         analysis.min_count
     )?;
     let letter = letter(analysis);
-    for (e, words) in first.words.iter().enumerate() {
+    let listed = |words: &[Association]| -> String {
         let named: Vec<String> =
-            words.iter().take(WORDS).map(|word| format!("{} {:.2}", word.word, word.pmi)).collect();
-        writeln!(
-            out,
-            "  {letter}{e:<3} {}",
-            if named.is_empty() { "none".into() } else { named.join(", ") }
-        )?;
+            words.iter().take(WORDS).map(|word| format!("{} {:.0}", word.word, word.llr)).collect();
+        if named.is_empty() { "none".into() } else { named.join(", ") }
+    };
+    for (e, words) in first.words.iter().enumerate() {
+        writeln!(out, "  {letter}{e:<3} {}", listed(words))?;
+        if let Some(untrained) = &first.untrained {
+            writeln!(out, "       untrained: {}", listed(&untrained.words[e]))?;
+        }
     }
     Ok(())
 }

@@ -1,8 +1,10 @@
 //! A translation model on sentence pairs.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use mae_data::ParallelDataset;
 use mae_data::pairs::detect_languages;
+use mae_eval::Error;
+use mae_eval::analysis::tags::Tags;
 use mae_eval::analysis::{Beside, analyse, one_expert};
 use mae_model::folder::ModelFolder;
 
@@ -31,8 +33,14 @@ pub(super) fn find(args: &Args) -> Result<Found> {
     let data = open(args, &folder)?;
     let ModelFolder { model, codes, .. } = folder;
     let bar = progress::bar(data.len() as u64, "Reading gates");
-    let pairs = (&data, codes.as_ref());
-    let analysis = analyse(&model, pairs, args.options(), Beside::default(), |done| bar.set_position(done))?;
+    let (pairs, untrained) = ((&data, codes.as_ref()), args.untrained(&model)?);
+    let tags = args.tags.as_deref().map(Tags::read).transpose().context("--tags")?;
+    let beside = Beside { untrained: untrained.as_ref(), tags: tags.as_ref() };
+    let analysis = analyse(&model, pairs, args.options(), beside, |done| bar.set_position(done));
+    let analysis = analysis.map_err(|error| match error {
+        error @ Error::Tags { .. } => anyhow!("--tags: {error}"),
+        error => error.into(),
+    })?;
     bar.finish_and_clear();
     if analysis.sentences == 0 {
         bail!("{} has no sentence pairs that fit into the model", args.split());
