@@ -125,6 +125,27 @@ impl<'p> Tape<'p> {
         Self { gradients: Some(gradients), free, rng: Some(rng), ..Self::evaluation(params) }
     }
 
+    /// A pass in evaluation, no parameter free, whose walk back shows the gradients of [observed](Tape::observe) values.
+    pub fn observing(params: &'p Params, gradients: &'p mut Gradients) -> Self {
+        Self { gradients: Some(gradients), ..Self::evaluation(params) }
+    }
+
+    /// `var`, whose gradient is shown to `see` on the walk back, on the host and row by row. A value that nothing free
+    /// lies behind gets a gradient, too. On a GPU the host waits for it.
+    pub fn observe(&mut self, var: &Var, see: impl FnOnce(Vec<f32>) + Send + 'static) -> Var {
+        if self.gradients.is_none() {
+            return var.clone();
+        }
+        let observed = Var { slot: Some(self.slots), ..var.clone() };
+        self.slots += 1;
+        let var = var.clone();
+        self.record(&observed, move |backward, gradient| {
+            see(gradient.to_host());
+            backward.give(&var, gradient);
+        });
+        observed
+    }
+
     /// Walks back from the losses. Returns the new running statistics for [`Params::apply`].
     pub fn backward(mut self) -> Updates {
         if let Some(gradients) = self.gradients.take() {

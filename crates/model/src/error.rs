@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::convert::ConversionFault;
+
 /// Shorthand for a result with the model's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -57,6 +59,15 @@ pub enum Error {
         /// Types of the target dictionary.
         target_types: usize,
     },
+    /// A model's loss on a text is not a number.
+    #[error("the loss of the model on this text is not a number; its training may have diverged")]
+    NotFinite,
+    /// A text holds nothing that the model can read.
+    #[error("the text has no sentence pair or block that fits the positions of the model")]
+    EmptyText,
+    /// A model cannot be converted as asked.
+    #[error("{0}")]
+    Conversion(ConversionFault),
     /// A configuration file does not say what it should.
     #[error("{path}: {message}")]
     Parse {

@@ -17,17 +17,22 @@
 //! | [`lm`] | the language model, with a vocabulary cut into bands; its configuration, stepping and folder |
 //! | [`kind`] | the interface of both kinds of models, for training and files |
 //! | [`average`] | the mean of several checkpoints |
+//! | [`batches`], [`importance`] | the loss on a text; weights and importances of heads on a text |
+//! | [`convert`] | gates into and out of a model, and heads out of it, with the same function or the nearest |
 //! | [`folder`] | `model.safetensors`, `config.toml` and dictionaries: the format that outsiders can write |
 
 pub mod attention;
 pub mod average;
+pub mod batches;
 pub mod config;
+pub mod convert;
 pub mod draws;
 pub mod error;
 pub mod experts;
 pub mod folder;
 pub mod gate;
 pub mod groups;
+pub mod importance;
 pub mod init;
 pub mod kind;
 mod limits;

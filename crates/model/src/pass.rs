@@ -7,6 +7,7 @@ use mae_engine::{Ids, Params, Tape, Tensor};
 use serde::Serialize;
 
 pub use crate::draws::Draws;
+use crate::importance::HeadMeter;
 
 /// Combination of experts in a pass. Systems without experts ignore it.
 #[derive(Clone, Debug)]
@@ -62,6 +63,8 @@ pub struct Probe {
     /// Gates before their training ([`crate::init::untrained_gates`]): each reads what the model's gate reads and is
     /// recorded beside it.
     pub untrained: Option<Arc<Params>>,
+    /// Collects statistics of all heads, if wanted.
+    pub heads: Option<HeadMeter>,
 }
 
 /// The gates of one attention.
@@ -81,7 +84,7 @@ pub struct GateRecord {
 }
 
 /// Kind of an attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Encoder self-attention: every position sees every other.

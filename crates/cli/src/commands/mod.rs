@@ -7,6 +7,7 @@ pub mod bench;
 pub mod clean_corpus;
 pub mod completions;
 pub mod continuation;
+pub mod convert;
 pub mod detokenize;
 pub mod doctor;
 pub mod eval_lm;

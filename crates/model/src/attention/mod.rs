@@ -135,6 +135,10 @@ impl MixtureAttention {
         memory: Option<(&Var, &Segments)>,
     ) -> Var {
         let weights = self.head_weights(pass, x, rows, memory);
+        let weights = match pass.probe.as_ref().and_then(|probe| probe.heads.as_ref()) {
+            Some(meter) => meter.metered(pass.tape, (&self.name, self.kind), weights, [x.rows(), self.heads]),
+            None => weights,
+        };
         let tape = &mut *pass.tape;
         let (inputs, keys) = match (&self.projections, memory) {
             (Projections::Packed(qkv), _) => (Inputs::Packed(linear(tape, x, *qkv)), rows),
