@@ -50,7 +50,7 @@ fn trained_gates_are_folded_and_heads_removed() {
     for (args, parts) in [
         ("model --out e --expert 1", &["e: base, 4 heads"][..]),
         ("model --out m --mean-gates --data bin", &["m: base", "bits/token before"]),
-        ("base --out s --drop-heads 0.25 --data bin", &["s: base, 3 heads", "without the heads", "after"]),
+        ("base --out s --drop-heads 0.25 --data bin", &["s: base, 3 heads", "without head ", "after"]),
         (
             "model --out g --system mae1 --mean-gates --drop-heads 2 --by weight --data bin",
             &["mae1, 2 heads"],
@@ -63,6 +63,21 @@ fn trained_gates_are_folded_and_heads_removed() {
         let name = args.split(' ').nth(2).unwrap();
         assert!(place.mae(&format!("generate {name} --source src --max-len-b 9 --device cpu"), "").success);
     }
+}
+
+#[test]
+fn language_models_are_converted_too() {
+    let place = common::lm::trained();
+    let convert = |args: &[&str]| {
+        let run = place.mae(&["convert"], &[args, &["--data", "bin", "--device", "cpu", "--json"]].concat());
+        serde_json::from_str::<serde_json::Value>(run.succeeded()).unwrap()
+    };
+    convert(&["run/checkpoint_last", "--mean-gates", "--out", "mean"]);
+    let gated = convert(&["mean", "--system", "mae3", "--out", "gated"]);
+    assert_eq!((&gated["losses"][0], &gated["uniform_weight"]), (&gated["losses"][1], &1.0.into()));
+    let small = convert(&["mean", "--drop-heads", "1", "--out", "small"]);
+    assert_eq!((&small["heads"], small["removed"].as_array().unwrap().len()), (&3.into(), 2));
+    place.mae(&["eval-lm", "small", "--data", "bin", "--device", "cpu"], &[]).succeeded();
 }
 
 #[test]

@@ -113,6 +113,21 @@ fn gates_come_in_without_a_changed_bit() {
     }
 }
 
+/// Where the weights of uniform gates are not 1 without rounding, that is all that changes.
+#[test]
+fn with_twelve_heads_gates_change_the_last_bits() {
+    let mut twelve = config(System::BASE);
+    (twelve.encoder_embed_dim, twelve.encoder_attention_heads) = (24, 12);
+    let base = model(&twelve);
+    for (system, weight) in [("mae11", 1.0 + f32::EPSILON), ("sigmoid", 1.0)] {
+        let converted = convert(&base, &to(system), None).unwrap();
+        assert_eq!(converted.uniform_weight.unwrap_or(1.0), weight, "{system}");
+        let (before, after) = (logits(&base, &ExpertMode::Mix), logits(&converted.model, &ExpertMode::Mix));
+        assert_eq!(bits(&before) == bits(&after), weight == 1.0, "{system}");
+        assert_close(&before, &after, 5e-6);
+    }
+}
+
 #[test]
 fn a_language_model_gets_gates_without_a_changed_bit() {
     let mut config = LmConfig::arch("transformer_lm_tiny").unwrap();

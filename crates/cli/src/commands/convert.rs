@@ -247,8 +247,9 @@ impl Args {
         let Report { system, heads, parameters, .. } = report;
         println!("{}: {system}, {heads} heads, {parameters} parameters", self.out.display());
         for Removed { attention, heads } in &report.removed {
+            let noun = if heads.len() == 1 { "head" } else { "heads" };
             let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
-            println!("  {attention}: without the heads {}", heads.join(", "));
+            println!("  {attention}: without {noun} {}", heads.join(", "));
         }
         match report.uniform_weight {
             Some(1.0) => println!("  new gates weigh every head 1: no bit changes in f32"),
