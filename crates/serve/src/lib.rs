@@ -11,6 +11,7 @@
 //! | `http` | the endpoints |
 //! | [`access`] | API keys and rate limits |
 //! | [`metrics`], [`log`] | what an operator sees |
+//! | [`load`] | an open-loop load generator |
 //! | [`error`] | errors of starting and running |
 //!
 //! The library prints nothing: the log goes to where the program says.
@@ -23,6 +24,7 @@ pub mod config;
 mod connection;
 pub mod error;
 mod http;
+pub mod load;
 pub mod log;
 pub mod metrics;
 pub mod registry;

@@ -8,14 +8,14 @@ use mae::data::moses::{
     Detokenizer, Escapes, Lang, NormalizeOptions, Normalizer, TokenizeOptions, Tokenizer,
 };
 use mae::model::folder::{Task, task};
-use mae::{Device, LanguageModel, Translation, Translator};
+use mae::{Beginning, Device, LanguageModel, Translation, Translator};
 
 use crate::config::{Config, ModelSource, Preparation};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, WorkMetrics};
-use crate::work::batches::Batches;
-use crate::work::continuations::Continuations;
-use crate::work::worker::Worker;
+use crate::work::batches::{Batches, Sentence};
+use crate::work::continuations::{Continuations, Progress};
+use crate::work::worker::{Shared, Worker};
 
 /// All models, in the order of the configuration.
 pub struct Registry {
@@ -38,7 +38,7 @@ pub struct TranslationModel {
     /// The model.
     pub translator: Arc<Translator>,
     /// Its thread.
-    pub worker: Worker<Batches>,
+    pub worker: TranslationWorker,
     metrics: Arc<WorkMetrics>,
     moses: Option<Moses>,
 }
@@ -52,10 +52,16 @@ pub struct WritingModel {
     /// The model.
     pub model: Arc<LanguageModel>,
     /// Its thread.
-    pub worker: Worker<Continuations>,
+    pub worker: WritingWorker,
     /// Its counts.
     pub metrics: Arc<WorkMetrics>,
 }
+
+/// The thread of a translation model.
+pub type TranslationWorker = Worker<Sentence, mae::Result<Translation>>;
+
+/// The thread of a language model.
+pub type WritingWorker = Worker<Beginning, Progress>;
 
 /// Moses' tools of a pair of languages.
 struct Moses {
@@ -146,9 +152,9 @@ impl TranslationModel {
         let translator = Arc::new(Translator::load(&source.folder, device)?);
         let metrics = metrics.worker(&name);
         let (shared, budget) = (translator.clone(), config.limits.budget);
-        let make = move || Batches::new(shared.clone(), budget);
+        let run = move |work: &Shared<_, _>| work.run(|| Batches::new(shared.clone(), budget));
         let worker =
-            Worker::start(&name, config.limits.queue, metrics.clone(), make).map_err(Error::Thread)?;
+            Worker::start(&name, config.limits.queue, metrics.clone(), run).map_err(Error::Thread)?;
         let folder = source.folder.clone();
         Ok(Self { name, folder, source: from, target: to, translator, worker, metrics, moses })
     }
@@ -186,9 +192,9 @@ impl WritingModel {
     fn load(source: &ModelSource, config: &Config, device: &Device, metrics: &Metrics) -> Result<Self> {
         let model = Arc::new(LanguageModel::load(&source.folder, device)?);
         let (name, metrics, shared) = (source.name.clone(), metrics.worker(&source.name), model.clone());
-        let make = move || Continuations::new(shared.clone());
+        let run = move |work: &Shared<_, _>| work.run(|| Continuations::new(shared.clone()));
         let worker =
-            Worker::start(&name, config.limits.queue, metrics.clone(), make).map_err(Error::Thread)?;
+            Worker::start(&name, config.limits.queue, metrics.clone(), run).map_err(Error::Thread)?;
         Ok(Self { name, folder: source.folder.clone(), model, worker, metrics })
     }
 }

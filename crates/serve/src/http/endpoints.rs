@@ -182,7 +182,24 @@ pub(super) const ENDPOINTS: &[Endpoint] = &[
         refusals: (libre_error, &[]),
         handler: || get(pages::spec),
     },
+    page("/", "text/html", || get(pages::index)),
+    page("/style.css", "text/css", || get(pages::style)),
+    page("/translate.js", "text/javascript", || get(pages::translate_script)),
+    page("/experts.js", "text/javascript", || get(pages::experts_script)),
 ];
+
+/// A file of the page.
+const fn page(path: &'static str, kind: &'static str, handler: fn() -> MethodRouter<Arc<App>>) -> Endpoint {
+    Endpoint {
+        path,
+        method: Method::Get,
+        about: "A file of the page.",
+        request: None,
+        answer: Answer::Text(kind),
+        refusals: (libre_error, &[]),
+        handler,
+    }
+}
 
 /// The OpenAPI document.
 pub(super) fn spec() -> Value {

@@ -6,7 +6,7 @@
 //! | `opennmt` | `/translator/…` |
 //! | `openai`, `stream` | `/v1/completions`, `/v1/models` |
 //! | `gates` | `/v1/gates` |
-//! | `pages` | `/metrics`, `/spec` |
+//! | `pages` | the page at `/`, `/metrics`, `/spec` |
 //! | `endpoints`, `describe` | the table of endpoints, from which the router and the OpenAPI document are made |
 //! | `observe` | metrics, log and headers of every answer |
 //! | `reply`, `refusal` | bodies in and out, refusals in the shapes of the interfaces |

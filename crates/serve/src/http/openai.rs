@@ -11,7 +11,7 @@ use axum::response::Response;
 use mae::{Beginning, ContinueOptions, Sampling};
 use serde_json::Value;
 
-use super::describe::{OneOrMany, described};
+use super::describe::{Described, OneOrMany, described};
 use super::observe::Notes;
 use super::refusal::Refusal;
 use super::reply;
@@ -25,7 +25,7 @@ described! {
         /// Name of the model.
         model: Option<String>,
         /// Text, or a list of texts.
-        prompt: Option<OneOrMany<Value>>,
+        prompt: Option<Prompt>,
         /// Greatest number of new tokens (16).
         max_tokens: Option<usize>,
         /// Divisor of log-probabilities before a token is drawn; 0 takes the likeliest (1).
@@ -186,10 +186,21 @@ async fn answer(app: &App, peer: Peer, headers: &HeaderMap, request: Request<Bod
     Ok(response)
 }
 
+/// A text or a list of texts, before it is known to be one.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub(crate) struct Prompt(Value);
+
+impl Described for Prompt {
+    fn schema() -> Value {
+        OneOrMany::<String>::schema()
+    }
+}
+
 fn prompts(asked: &CompletionRequest) -> Answered<Vec<String>> {
-    let values = match &asked.prompt {
+    let values = match asked.prompt.clone() {
         None => return Err(Refusal::bad("prompt is missing")),
-        Some(prompt) => prompt.clone().into_vec(),
+        Some(Prompt(Value::Array(values))) => values,
+        Some(Prompt(value)) => vec![value],
     };
     let text = |value: Value| match value {
         Value::String(text) => Ok(text),

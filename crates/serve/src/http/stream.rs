@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
-use mae::{End, WrittenToken};
+use mae::{Beginning, End, WrittenToken};
 use serde_json::{Value, json};
 
 use super::openai::{Completion, CompletionRequest, Usage};
@@ -20,7 +20,7 @@ use super::reply;
 use crate::app::Answered;
 use crate::metrics::WorkMetrics;
 use crate::registry::WritingModel;
-use crate::work::continuations::{Continuations, Progress};
+use crate::work::continuations::Progress;
 use crate::work::worker::Answers;
 
 /// The continuations of a request.
@@ -128,7 +128,7 @@ impl Choices {
     }
 
     /// The whole answer.
-    pub(super) async fn gather(mut self, mut answers: Answers<Continuations>) -> Answered<Completion> {
+    pub(super) async fn gather(mut self, mut answers: Answers<Beginning, Progress>) -> Answered<Completion> {
         while !self.is_finished() {
             match answers.next().await {
                 Some((index, event)) => drop(self.take(index, event)?),
@@ -211,7 +211,7 @@ impl Tokens {
 }
 
 /// An answer whose body is written as the tokens come. Its work is dropped with it.
-pub(super) fn stream(choices: Choices, answers: Answers<Continuations>) -> Response {
+pub(super) fn stream(choices: Choices, answers: Answers<Beginning, Progress>) -> Response {
     let sent = vec![0; choices.choices.len()];
     let events = Events { choices, answers, sent, state: State::Running };
     reply::typed(StatusCode::OK, "text/event-stream", Body::from_stream(events))
@@ -219,7 +219,7 @@ pub(super) fn stream(choices: Choices, answers: Answers<Continuations>) -> Respo
 
 struct Events {
     choices: Choices,
-    answers: Answers<Continuations>,
+    answers: Answers<Beginning, Progress>,
     /// Tokens of each choice that were sent with their log-probabilities.
     sent: Vec<usize>,
     state: State,

@@ -14,39 +14,39 @@ use super::engine::{Engine, Stage, Ticket};
 use super::queue::{Client, Queue, RequestId};
 use crate::metrics::WorkMetrics;
 
-/// A model's thread; it ends when this is dropped.
-pub struct Worker<E: Engine> {
-    shared: Arc<Shared<E>>,
+/// A model's thread, for jobs `J` with events `V`; it ends when this is dropped.
+pub struct Worker<J, V> {
+    shared: Arc<Shared<J, V>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread and those who wait for it share.
-struct Shared<E: Engine> {
-    state: Mutex<State<E>>,
+/// What the thread and those who wait for it share; engines run in it.
+pub struct Shared<J, V> {
+    state: Mutex<State<J, V>>,
     wake: Condvar,
     most_waiting: usize,
     metrics: Arc<WorkMetrics>,
     numbers: AtomicU64,
 }
 
-struct State<E: Engine> {
-    queue: Queue<Waiting<E>>,
+struct State<J, V> {
+    queue: Queue<Waiting<J, V>>,
     /// Requests that nobody waits for any more.
     dropped: Vec<RequestId>,
     closing: bool,
 }
 
 /// A job before it enters the engine.
-struct Waiting<E: Engine> {
-    job: E::Job,
-    origin: Origin<E::Event>,
+struct Waiting<J, V> {
+    job: J,
+    origin: Origin<V>,
 }
 
 /// The request that a job belongs to, and its place there.
-struct Origin<Event> {
+struct Origin<V> {
     request: RequestId,
     index: usize,
-    reply: mpsc::UnboundedSender<(usize, Event)>,
+    reply: mpsc::UnboundedSender<(usize, V)>,
     since: Instant,
 }
 
@@ -57,13 +57,13 @@ pub struct Full {
     pub waiting: usize,
 }
 
-impl<E: Engine + 'static> Worker<E> {
-    /// Starts a thread. `make` makes the engine there, and a new one if one has failed.
+impl<J: Send + 'static, V: Send + 'static> Worker<J, V> {
+    /// Starts a thread, on which `run` calls [`Shared::run`].
     pub fn start(
         name: &str,
         most_waiting: usize,
         metrics: Arc<WorkMetrics>,
-        make: impl Fn() -> E + Send + 'static,
+        run: impl FnOnce(&Shared<J, V>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let state = State { queue: Queue::default(), dropped: Vec::new(), closing: false };
         let shared = Arc::new(Shared {
@@ -74,13 +74,12 @@ impl<E: Engine + 'static> Worker<E> {
             numbers: AtomicU64::new(0),
         });
         let own = shared.clone();
-        let thread =
-            std::thread::Builder::new().name(format!("model {name}")).spawn(move || own.work(make))?;
+        let thread = std::thread::Builder::new().name(format!("model {name}")).spawn(move || run(&own))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Adds a request: its jobs wait for their turns. A request larger than the whole queue enters an empty one.
-    pub fn submit(&self, client: Client, jobs: Vec<E::Job>) -> Result<Answers<E>, Full> {
+    pub fn submit(&self, client: Client, jobs: Vec<J>) -> Result<Answers<J, V>, Full> {
         let (reply, events) = mpsc::unbounded_channel();
         let request = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
         let left = jobs.len();
@@ -100,7 +99,7 @@ impl<E: Engine + 'static> Worker<E> {
     }
 }
 
-impl<E: Engine> Drop for Worker<E> {
+impl<J, V> Drop for Worker<J, V> {
     fn drop(&mut self) {
         self.shared.lock().closing = true;
         self.shared.wake.notify_one();
@@ -112,28 +111,25 @@ impl<E: Engine> Drop for Worker<E> {
 }
 
 /// Events of a request as they come. Dropping it drops what is left of the request.
-pub struct Answers<E: Engine> {
-    shared: Arc<Shared<E>>,
+pub struct Answers<J, V> {
+    shared: Arc<Shared<J, V>>,
     request: RequestId,
-    events: mpsc::UnboundedReceiver<(usize, E::Event)>,
+    events: mpsc::UnboundedReceiver<(usize, V)>,
 }
 
-impl<E: Engine> Answers<E> {
+impl<J, V> Answers<J, V> {
     /// The next event with the place of its job in the request; `None` after the last, or if the engine has failed.
-    pub async fn next(&mut self) -> Option<(usize, E::Event)> {
+    pub async fn next(&mut self) -> Option<(usize, V)> {
         self.events.recv().await
     }
 
     /// The same for streams.
-    pub fn poll_next(
-        &mut self,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<(usize, E::Event)>> {
+    pub fn poll_next(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Option<(usize, V)>> {
         self.events.poll_recv(context)
     }
 }
 
-impl<E: Engine> Drop for Answers<E> {
+impl<J, V> Drop for Answers<J, V> {
     fn drop(&mut self) {
         if self.events.is_closed() {
             return;
@@ -148,14 +144,17 @@ impl<E: Engine> Drop for Answers<E> {
     }
 }
 
-impl<E: Engine> Shared<E> {
-    fn lock(&self) -> MutexGuard<'_, State<E>> {
+impl<J, V> Shared<J, V> {
+    fn lock(&self) -> MutexGuard<'_, State<J, V>> {
         // Nothing under the lock is left half done by a panic: the queue's methods do not panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread.
-    fn work(&self, make: impl Fn() -> E) {
+    /// Works until the worker is dropped. `make` makes the engine, and a new one if one has failed.
+    pub fn run<E: Engine<Job = J, Event = V>>(&self, make: impl Fn() -> E)
+    where
+        V: Send,
+    {
         let mut engine = make();
         let (mut running, mut next) = (HashMap::new(), 0);
         while self.admit(&mut engine, &mut running, &mut next) {
@@ -179,10 +178,10 @@ impl<E: Engine> Shared<E> {
     }
 
     /// Waits for work and lets jobs in; returns false when it is time to end.
-    fn admit(
+    fn admit<E: Engine<Job = J, Event = V>>(
         &self,
         engine: &mut E,
-        running: &mut HashMap<Ticket, Running<E::Event>>,
+        running: &mut HashMap<Ticket, Running<V>>,
         next: &mut Ticket,
     ) -> bool {
         let mut state = self.lock();
@@ -220,13 +219,7 @@ impl<E: Engine> Shared<E> {
         true
     }
 
-    fn hand_over(
-        &self,
-        ticket: Ticket,
-        event: E::Event,
-        stage: Stage,
-        running: &mut HashMap<Ticket, Running<E::Event>>,
-    ) {
+    fn hand_over(&self, ticket: Ticket, event: V, stage: Stage, running: &mut HashMap<Ticket, Running<V>>) {
         let Some(job) = running.get(&ticket) else { return };
         // Nobody waits if the receiver is gone; `admit` hears of it too.
         job.origin.reply.send((job.origin.index, event)).ok();
@@ -240,7 +233,7 @@ impl<E: Engine> Shared<E> {
 }
 
 /// A job in the engine.
-struct Running<Event> {
-    origin: Origin<Event>,
+struct Running<V> {
+    origin: Origin<V>,
     since: Instant,
 }

@@ -3,6 +3,7 @@
 mod decode;
 mod measurement;
 mod peer;
+mod serve;
 mod shapes;
 mod steps;
 mod train;
@@ -19,7 +20,10 @@ Examples:
     mae bench train-lm --device cuda
 
   Measure greedy and beam search:
-    mae bench decode --threads 2";
+    mae bench decode --threads 2
+
+  Measure a running server:
+    mae bench serve --pair de-en --source test.de --rates 5,10,20";
 
 /// Measure the speed of training and translation on random data of realistic lengths.
 #[derive(clap::Args)]
@@ -34,6 +38,7 @@ enum What {
     Train(train::Args),
     TrainLm(train_lm::Args),
     Decode(decode::Args),
+    Serve(serve::Args),
 }
 
 /// Runs the command.
@@ -42,6 +47,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         What::Train(args) => train::run(args)?,
         What::TrainLm(args) => train_lm::run(args)?,
         What::Decode(args) => decode::run(args)?,
+        What::Serve(args) => serve::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,123 @@
+//! `mae bench serve`: latency and throughput of a running server under load.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use mae_data::{BadUtf8, LineReader};
+use mae_serve::load::LoadTest;
+use serde::Serialize;
+
+const EXAMPLES: &str = "\
+Examples:
+  Ask a server at four rates, for 20 s each, with the sentences of a file:
+    mae bench serve --pair de-en --source test.de --rates 5,10,20,40";
+
+/// Measure a running `mae serve`: requests of one line arrive at random times, at given mean rates.
+///
+/// The load is open: requests do not wait for earlier answers, and times count from the moment a request was due.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Address of the server
+    #[arg(long, default_value = "127.0.0.1:5000", value_name = "ADDRESS")]
+    server: SocketAddr,
+    /// Source and target language
+    #[arg(long, value_name = "SOURCE-TARGET")]
+    pair: String,
+    /// Model, if several translate between these languages
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// File of texts, one per line; requests take lines at random
+    #[arg(long, value_name = "FILE")]
+    source: PathBuf,
+    /// Mean rates, in requests per second
+    #[arg(long, value_delimiter = ',', default_value = "1,5,10,20", value_name = "N,…")]
+    rates: Vec<f64>,
+    /// Seconds of each rate
+    #[arg(long, default_value_t = 20.0)]
+    seconds: f64,
+    /// Seconds after which a request counts as failed
+    #[arg(long, default_value_t = 60.0)]
+    patience: f64,
+    /// Seed of times and lines
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print a JSON object per rate
+    #[arg(long)]
+    json: bool,
+}
+
+/// Results at one rate.
+#[derive(Serialize)]
+struct Row {
+    rate: f64,
+    sent: usize,
+    answered: usize,
+    refused: usize,
+    failed: usize,
+    answers_per_s: f64,
+    p50_ms: f64,
+    p90_ms: f64,
+    p99_ms: f64,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    let (source, target) = args
+        .pair
+        .split_once('-')
+        .with_context(|| format!("--pair {}: expected two codes such as de-en", args.pair))?;
+    let [duration, patience] =
+        [("--seconds", args.seconds), ("--patience", args.patience)].map(|(flag, seconds)| {
+            Duration::try_from_secs_f64(seconds).with_context(|| format!("{flag} {seconds}: this is no time"))
+        });
+    let (duration, patience) = (duration?, patience?);
+    let mut texts = Vec::new();
+    let mut reader = LineReader::open(&args.source, BadUtf8::Replace)?;
+    while let Some(line) = reader.next_line()? {
+        if !line.trim().is_empty() {
+            texts.push(line.to_owned());
+        }
+    }
+    ensure!(!texts.is_empty(), "{} holds no text", args.source.display());
+    let test = LoadTest {
+        address: args.server,
+        languages: (source.to_owned(), target.to_owned()),
+        model: args.model.clone(),
+        texts,
+        rate: 1.0,
+        duration,
+        patience,
+        seed: args.seed,
+    };
+    if !args.json {
+        println!("requests/s  answered  refused  failed  answers/s   p50 ms   p90 ms   p99 ms");
+    }
+    for &rate in &args.rates {
+        ensure!(rate > 0.0, "--rates {rate}: rates must be above 0");
+        let report = LoadTest { rate, ..test.clone() }.run()?;
+        let ms = |share| 1e3 * report.percentile(share);
+        let row = Row {
+            rate,
+            sent: report.sent,
+            answered: report.answered,
+            refused: report.refused,
+            failed: report.failed,
+            answers_per_s: report.throughput(),
+            p50_ms: ms(0.5),
+            p90_ms: ms(0.9),
+            p99_ms: ms(0.99),
+        };
+        if args.json {
+            println!("{}", serde_json::to_string(&row)?);
+        } else {
+            let Row { answered, refused, failed, answers_per_s, p50_ms, p90_ms, p99_ms, .. } = row;
+            println!(
+                "{rate:10.1}  {answered:8}  {refused:7}  {failed:6}  {answers_per_s:9.1}  {p50_ms:7.1}  {p90_ms:7.1}  {p99_ms:7.1}"
+            );
+        }
+    }
+    Ok(())
+}
