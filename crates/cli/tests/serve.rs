@@ -182,9 +182,9 @@ fn load_is_measured() {
     assert!(refused.failed().contains("no server answers at 127.0.0.1:9"));
 }
 
-/// Runs a checker of `tools/` against a server, if what it needs is installed; otherwise says so, and fails if
-/// `MAE_CHECK_PAGES` is 1.
-fn check(program: &str, tool: &str, args: &[&str], want: &str) {
+/// Runs a checker of `tools/` against a server, if what it needs is installed; otherwise says so, and fails if the
+/// variable `required` is 1.
+fn check(program: &str, (tool, required): (&str, &str), args: &[&str], want: &str) {
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools").join(tool);
     let run = |args: &[&str]| {
         let output = Command::new(program).arg(&tool).args(args).output();
@@ -198,8 +198,8 @@ fn check(program: &str, tool: &str, args: &[&str], want: &str) {
     };
     let (ready, why) = run(&["--ready"]);
     if !ready {
-        let required = std::env::var_os("MAE_CHECK_PAGES").is_some_and(|value| value == "1");
-        assert!(!required, "MAE_CHECK_PAGES is 1 and {program} cannot run {}: {why}", tool.display());
+        let is_required = std::env::var_os(required).is_some_and(|value| value == "1");
+        assert!(!is_required, "{required} is 1 and {program} cannot run {}: {why}", tool.display());
         // Not by `eprintln!`, which tests that pass keep to themselves.
         let text = format!("NOT RUN: {}: {}\n", tool.display(), why.lines().last().unwrap_or(""));
         return std::io::stderr().write_all(text.as_bytes()).unwrap_or_default();
@@ -212,7 +212,12 @@ fn check(program: &str, tool: &str, args: &[&str], want: &str) {
 fn the_page_is_used_in_a_browser() {
     let place = models();
     let served = Served::start(&place, &["--port", "0"]);
-    check("node", "check_server_page.js", &[&served.url, "das haus ist alt"], "the page is in order");
+    check(
+        "node",
+        ("check_server_page.js", "MAE_CHECK_PAGES"),
+        &[&served.url, "das haus ist alt"],
+        "the page is in order",
+    );
 }
 
 #[test]
@@ -221,5 +226,5 @@ fn clients_of_others_are_served() {
     let served = Served::start(&place, &["--port", "0"]);
     let python = std::env::var("MAE_PYTHON").unwrap_or_else(|_| "python3".into());
     let args = [&served.url, "--text", "Das Haus ist alt und der Garten ist schön", "--lm", "lm"];
-    check(&python, "check_clients.py", &args, "4 clients are content");
+    check(&python, ("check_clients.py", "MAE_CHECK_CLIENTS"), &args, "4 clients are content");
 }

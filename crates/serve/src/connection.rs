@@ -12,7 +12,7 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, Sleep};
@@ -54,6 +54,29 @@ pub(crate) async fn serve(
     }
     app.metrics.connections.fetch_sub(1, Ordering::Relaxed);
 }
+
+/// Answers a connection for which there is no place.
+pub(crate) async fn refuse(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    let body = "{\"error\":\"Overloaded: too many connections; try again later\"}";
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let speak = async {
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        // A client that is still writing would lose the answer if the connection were closed at once.
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // A client that does not listen is not waited for.
+    tokio::time::timeout(FAREWELL, speak).await.ok();
+}
+
+/// Time for a client to take a refusal.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A stream that gives up on a client that takes nothing of its answer for too long.
 struct Patient {

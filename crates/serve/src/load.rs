@@ -9,6 +9,7 @@ use mae::engine::Rng;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -27,6 +28,8 @@ pub struct LoadTest {
     pub texts: Vec<String>,
     /// Requests per second.
     pub rate: f64,
+    /// Connections at once; a request that is due waits for one.
+    pub connections: usize,
     /// Time in which requests arrive; all of them are waited for.
     pub duration: Duration,
     /// Time after which a request counts as failed.
@@ -77,8 +80,8 @@ type Pool = Arc<Mutex<Vec<TcpStream>>>;
 impl LoadTest {
     /// Runs the test.
     pub fn run(&self) -> Result<LoadReport> {
-        if self.texts.is_empty() || !(self.rate > 0.0 && self.rate.is_finite()) {
-            return Err(Error::Load("a load test needs texts and a rate above 0".into()));
+        if self.texts.is_empty() || self.connections == 0 || !(self.rate > 0.0 && self.rate.is_finite()) {
+            return Err(Error::Load("a load test needs texts, a connection and a rate above 0".into()));
         }
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
@@ -91,6 +94,7 @@ impl LoadTest {
         let stream = Rng::new(self.seed, 0).stream(0);
         let uniform = |request: u32, which: u32| f64::from(stream.uniform(request, which));
         let (start, pool) = (Instant::now(), Pool::default());
+        let places = Arc::new(Semaphore::new(self.connections));
         let (mut due, mut requests, mut report) = (0.0, JoinSet::new(), LoadReport::default());
         for request in 0.. {
             due += -(1.0 - uniform(request, 0)).ln() / self.rate;
@@ -102,7 +106,19 @@ impl LoadTest {
             let bytes = self.request(text);
             let at = start + Duration::from_secs_f64(due);
             sleep_until(at).await;
-            requests.spawn(one(self.address, bytes, pool.clone(), at, self.patience));
+            let (address, patience, places, pool) =
+                (self.address, self.patience, places.clone(), pool.clone());
+            requests.spawn(async move {
+                let exchange = async {
+                    let _place = places.acquire().await;
+                    one(address, &bytes, &pool).await
+                };
+                match timeout(patience, exchange).await {
+                    Ok(Ok(200)) => Outcome::Answered(at.elapsed().as_secs_f64()),
+                    Ok(Ok(429 | 503)) => Outcome::Refused,
+                    _ => Outcome::Failed,
+                }
+            });
             report.sent += 1;
         }
         while let Some(outcome) = requests.join_next().await {
@@ -134,24 +150,17 @@ impl LoadTest {
     }
 }
 
-/// One request on a connection of the pool, or on a new one.
-async fn one(address: SocketAddr, bytes: Vec<u8>, pool: Pool, due: Instant, patience: Duration) -> Outcome {
+/// One request on a connection of the pool, or on a new one; the status of its answer.
+async fn one(address: SocketAddr, bytes: &[u8], pool: &Pool) -> std::io::Result<u16> {
     let waiting = pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let exchange = async {
-        let mut stream = match waiting {
-            Some(stream) => stream,
-            None => TcpStream::connect(address).await?,
-        };
-        stream.write_all(&bytes).await?;
-        let status = answer(&mut stream).await?;
-        pool.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
-        std::io::Result::Ok(status)
+    let mut stream = match waiting {
+        Some(stream) => stream,
+        None => TcpStream::connect(address).await?,
     };
-    match timeout(patience, exchange).await {
-        Ok(Ok(200)) => Outcome::Answered(due.elapsed().as_secs_f64()),
-        Ok(Ok(429 | 503)) => Outcome::Refused,
-        _ => Outcome::Failed,
-    }
+    stream.write_all(bytes).await?;
+    let status = answer(&mut stream).await?;
+    pool.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+    Ok(status)
 }
 
 /// Reads an answer; its status.

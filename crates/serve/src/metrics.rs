@@ -82,6 +82,8 @@ pub struct Metrics {
     duration: Histogram,
     /// Connections that are open.
     pub connections: AtomicU64,
+    /// Connections for which there was no place.
+    pub connections_refused: AtomicU64,
     /// Lines of the log that could not be written.
     pub log_lines_lost: AtomicU64,
     /// Times that models were loaded again.
@@ -117,8 +119,11 @@ impl Metrics {
         }
         head(&mut text, "mae_request_duration_seconds", "histogram", "Time from request to answer.");
         self.duration.write("mae_request_duration_seconds", "", &mut text);
-        let of_server: [Row<Self>; 3] = [
+        let of_server: [Row<Self>; 4] = [
             ("mae_connections", "gauge", "Open connections.", |m| &m.connections),
+            ("mae_connections_refused_total", "counter", "Connections beyond the limit.", |m| {
+                &m.connections_refused
+            }),
             ("mae_log_lines_lost_total", "counter", "Lines of the log that could not be written.", |m| {
                 &m.log_lines_lost
             }),

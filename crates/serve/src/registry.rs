@@ -13,7 +13,7 @@ use mae::{Beginning, Device, LanguageModel, Translation, Translator};
 use crate::config::{Config, ModelSource, Preparation};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, WorkMetrics};
-use crate::work::batches::{Batches, Sentence};
+use crate::work::batches::{Batches, Found, Sentence};
 use crate::work::continuations::{Continuations, Progress};
 use crate::work::worker::{Shared, Worker};
 
@@ -58,7 +58,7 @@ pub struct WritingModel {
 }
 
 /// The thread of a translation model.
-pub type TranslationWorker = Worker<Sentence, mae::Result<Translation>>;
+pub type TranslationWorker = Worker<Sentence, Found>;
 
 /// The thread of a language model.
 pub type WritingWorker = Worker<Beginning, Progress>;

@@ -24,6 +24,9 @@ use crate::{connection, http};
 /// Threads that read requests and write answers; models have threads of their own.
 const THREADS: usize = 2;
 
+/// Connections beyond the limit that are told so at once; more are closed without a word.
+const REFUSALS: usize = 256;
+
 /// A server with its models loaded.
 pub struct Server {
     app: Arc<App>,
@@ -123,31 +126,32 @@ impl Listening {
 async fn accept(app: &Arc<App>, listener: TcpListener, control: &Control) {
     let limits = app.config.limits;
     let places = Arc::new(Semaphore::new(limits.connections));
+    let refusals = Arc::new(Semaphore::new(REFUSALS));
     let (stopping, observed) = watch::channel(false);
     let router = http::router(app);
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(control.stop.notified());
     loop {
-        let next = async {
-            // A full server leaves new connections in the system's queue.
-            let permit = places.clone().acquire_owned().await;
-            (permit, listener.accept().await)
-        };
         tokio::select! {
             () = stop.as_mut() => break,
             () = control.reload.notified() => reload(app),
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            (permit, accepted) = next => match (permit, accepted) {
+            accepted = listener.accept() => match (places.clone().try_acquire_owned(), accepted) {
                 (Ok(permit), Ok(stream)) => {
                     let serve = connection::serve(app.clone(), router.clone(), stream, observed.clone(), permit);
                     connections.spawn(serve);
+                }
+                (Err(_), Ok((stream, _))) => {
+                    app.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
+                    if let Ok(permit) = refusals.clone().try_acquire_owned() {
+                        tokio::spawn(connection::refuse(stream, permit));
+                    }
                 }
                 (_, Err(error)) => {
                     app.log.event(Level::Error, "accept", json!({"error": error.to_string()}));
                     // Mostly too many open files: closing connections helps, trying at once does not.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
-                (Err(_), _) => break,
             },
         }
     }

@@ -178,6 +178,21 @@ fn broken_and_slow_clients_do_no_harm() {
 }
 
 #[test]
+fn a_connection_too_many_is_refused() {
+    let server = Running::start(|config| config.limits.connections = 3);
+    let mut held: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    for stream in &mut held {
+        write!(stream, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 12]).unwrap();
+    }
+    let refused = server.get("/health");
+    assert_eq!(refused.refusal(), (503, "Overloaded: too many connections; try again later".to_owned()));
+    assert!(refused.head.contains("retry-after"));
+    drop(held);
+    while server.get("/health").status != 200 {}
+}
+
+#[test]
 fn a_stopped_server_finishes_what_it_has_begun() {
     let server = Running::start(|config| config.limits.budget.sentences = 2);
     let book: Vec<String> = (0..3000).map(sentence).collect();

@@ -22,6 +22,9 @@ impl Sentence {
     }
 }
 
+/// A translation, or the reason why there is none; others may have the same.
+pub type Found = Result<Translation, Arc<mae::Error>>;
+
 /// Limits of the sentences that are in work at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -46,16 +49,16 @@ impl Batches {
     }
 
     /// Translates sentences with equal options. A fault of one sentence does not spoil the others.
-    fn translate(&self, sentences: &[Sentence]) -> Vec<mae::Result<Translation>> {
+    fn translate(&self, sentences: &[Sentence]) -> Vec<Found> {
         let Some(first) = sentences.first() else { return Vec::new() };
         let lines: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
         match self.translator.translate(&lines, &first.options) {
             Ok(found) => found.into_iter().map(Ok).collect(),
-            Err(error) if lines.len() == 1 => vec![Err(error)],
+            Err(error) if lines.len() == 1 => vec![Err(Arc::new(error))],
             Err(_) => {
                 let alone = |line| {
-                    let mut found = self.translator.translate(&[line], &first.options)?;
-                    Ok(found.remove(0))
+                    let found = self.translator.translate(&[line], &first.options);
+                    found.map(|mut found| found.remove(0)).map_err(Arc::new)
                 };
                 lines.into_iter().map(alone).collect()
             }
@@ -65,7 +68,7 @@ impl Batches {
 
 impl Engine for Batches {
     type Job = Sentence;
-    type Event = mae::Result<Translation>;
+    type Event = Found;
 
     fn has_room(&self, job: &Sentence) -> bool {
         let fits = self.tokens + job.estimated_tokens() <= self.budget.tokens;

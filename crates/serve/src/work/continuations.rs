@@ -43,30 +43,22 @@ impl Continuations {
         Self { model, waiting: Vec::new(), groups: Vec::new() }
     }
 
-    /// Begins what waits; a text that cannot be begun does not spoil the others.
+    /// Begins what waits, as one group.
     fn begin(&mut self, happened: &mut Vec<Happened<Progress>>) {
-        let (mut tickets, mut texts) = (Vec::new(), Vec::new());
-        for (ticket, text) in self.waiting.drain(..) {
-            match self.model.begin(vec![text.clone()]) {
-                Ok(writing) => {
-                    let counts = writing.counts(0);
-                    let stage = if writing.is_done() { Stage::Finished } else { Stage::Running };
-                    happened.push(Happened { ticket, event: Progress::Prompt(counts), stage });
-                    if stage == Stage::Running {
-                        tickets.push(Some(ticket));
-                        texts.push(text);
-                    }
-                }
-                Err(error) => happened.push(failed(ticket, &error)),
-            }
-        }
-        match self.model.begin(texts) {
-            Ok(writing) if !writing.is_done() => self.groups.push(Group { writing, tickets }),
-            Ok(_) => {}
-            Err(error) => {
-                happened.extend(tickets.into_iter().flatten().map(|ticket| failed(ticket, &error)));
-            }
-        }
+        let (tickets, texts): (Vec<Ticket>, Vec<Beginning>) = self.waiting.drain(..).unzip();
+        let lengths: Vec<usize> = texts.iter().map(|text| text.options.max_len).collect();
+        let writing = match self.model.begin(texts) {
+            Ok(writing) => writing,
+            Err(error) => return happened.extend(tickets.into_iter().map(|ticket| failed(ticket, &error))),
+        };
+        let begun = |(index, ticket): (usize, Ticket)| {
+            // A text of no new tokens is finished with its prompt.
+            let stage = if lengths[index] == 0 { Stage::Finished } else { Stage::Running };
+            happened.push(Happened { ticket, event: Progress::Prompt(writing.counts(index)), stage });
+            (stage == Stage::Running).then_some(ticket)
+        };
+        let tickets = tickets.into_iter().enumerate().map(begun).collect();
+        self.groups.push(Group { writing, tickets });
     }
 }
 

@@ -35,6 +35,9 @@ pub struct Args {
     /// Mean rates, in requests per second
     #[arg(long, value_delimiter = ',', default_value = "1,5,10,20", value_name = "N,…")]
     rates: Vec<f64>,
+    /// Connections at once; requests that are due wait for one
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    connections: usize,
     /// Seconds of each rate
     #[arg(long, default_value_t = 20.0)]
     seconds: f64,
@@ -88,6 +91,7 @@ pub fn run(args: &Args) -> Result<()> {
         model: args.model.clone(),
         texts,
         rate: 1.0,
+        connections: args.connections,
         duration,
         patience,
         seed: args.seed,
