@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`Device`] | the CPU or a GPU |
 //! | [`Translator`], [`TranslateOptions`], [`Translation`] | translation models: lines to translations, scores, gates |
+//! | [`Running`] | lines that are translated as they come, for servers |
 //! | [`LanguageModel`], [`Writing`] | language models: scores of texts, and texts that are continued, also token by token |
 //! | [`train`] | training from a folder and a recipe, with an observer |
 //! | [`metrics`] | BLEU, chrF, TER, and tests of significance |
@@ -28,6 +29,7 @@ mod error;
 mod language_model;
 pub mod metrics;
 mod options;
+mod running;
 pub mod train;
 mod translation;
 mod translator;
@@ -49,6 +51,7 @@ pub use mae_translate::{
     SwitchedOff, TextForm, TokenCounts,
 };
 pub use options::TranslateOptions;
+pub use running::{LineId, Running};
 pub use translation::{Hypothesis, Token, Translation};
 pub use translator::Translator;
 pub use writing::{Beginning, PromptCounts, Writing, WrittenToken};

@@ -13,7 +13,7 @@
 //! | [`attention`] | multi-head attention whose heads are weighted by a gate |
 //! | [`stack`] | layers of attention and feed-forward sublayers, post-norm or pre-norm |
 //! | [`translator`] | the translation model: training pass, loss |
-//! | [`stepping`], `stack_state` | the decoder one token at a time, with cached keys, values and gate sums |
+//! | [`stepping`], `stack_state`, `slots` | the decoder one token at a time, with cached keys, values and gate sums; sentences join and leave |
 //! | [`lm`] | the language model, with a vocabulary cut into bands; its configuration, stepping and folder |
 //! | [`kind`] | the interface of both kinds of models, for training and files |
 //! | [`average`] | the mean of several checkpoints |
@@ -39,6 +39,7 @@ mod limits;
 pub mod lm;
 mod mixture;
 pub mod pass;
+mod slots;
 pub mod stack;
 mod stack_state;
 pub mod stepping;

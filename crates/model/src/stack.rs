@@ -10,7 +10,9 @@ use mae_engine::ops::residual_norm::LayerNorm;
 use mae_engine::{Device, ParamId, ParamsBuilder, Segments, Tape, Var};
 
 use crate::Result;
-use crate::attention::{AttentionConfig, AttentionState, MixtureAttention, SearchRoom, StepContext, linear};
+use crate::attention::{
+    AttentionConfig, AttentionState, MixtureAttention, Newcomers, SearchRoom, StepContext, linear,
+};
 use crate::config::{Activation, Mixture, NormOrder};
 use crate::groups::REST;
 use crate::pass::{Kind, Pass};
@@ -157,22 +159,11 @@ impl Stack {
         self.sublayers.iter().map(room).collect()
     }
 
-    /// Makes the states those before the first step, where there is no memory.
-    pub(crate) fn restart(&self, states: &mut [AttentionState]) {
-        states.iter_mut().for_each(AttentionState::clear);
-    }
-
-    /// Makes the states those before the first step.
-    pub(crate) fn start(
-        &self,
-        pass: &mut Pass<'_, '_>,
-        memory: &Var,
-        keys: &Segments,
-        states: &mut [AttentionState],
-    ) {
+    /// Puts what the states must know about sources that join a search.
+    pub(crate) fn admit(&self, pass: &mut Pass<'_, '_>, new: &Newcomers<'_>, states: &mut [AttentionState]) {
         for (sublayer, state) in self.sublayers.iter().zip(states) {
             if let Sublayer::Attention(attention) = sublayer {
-                attention.start(pass, memory, keys, state);
+                attention.admit(pass, new, state);
             }
         }
     }

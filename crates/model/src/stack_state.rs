@@ -1,7 +1,7 @@
 //! The state of a stack between steps, which decoders and language models share.
 
-use mae_engine::ops::decode::Lineage;
-use mae_engine::{Device, Ids, Params, Replays, Result, Segments, Tape, Tensor, Var};
+use mae_engine::ops::decode::{Lineage, Spans};
+use mae_engine::{Device, Ids, Params, Replays, Result, Tape, Tensor, Var};
 
 use crate::attention::{AttentionState, SearchRoom, StepContext};
 use crate::pass::{ExpertMode, Pass};
@@ -23,8 +23,8 @@ pub(crate) struct Step<'a> {
     /// Rows that are computed.
     pub(crate) rows: usize,
     pub(crate) mode: &'a ExpertMode,
-    /// Where there is a memory: the sentence of each hypothesis, and the memory's sentences.
-    pub(crate) memory: Option<(&'a Ids, &'a Segments)>,
+    /// Where there is a memory: the sentence of each hypothesis, and the rows of the sentences.
+    pub(crate) memory: Option<(&'a Ids, &'a Spans)>,
 }
 
 impl StackState {
@@ -32,7 +32,7 @@ impl StackState {
     pub(crate) fn new(stack: &Stack, device: &Device, room: SearchRoom, width: usize) -> Self {
         Self {
             room,
-            lineage: Lineage::new(device, room.steps, 0),
+            lineage: Lineage::new(device, room.steps),
             attentions: stack.room(device, room, width),
             steps: Replays::default(),
         }
@@ -43,9 +43,14 @@ impl StackState {
         self.room
     }
 
-    /// Steps taken.
+    /// Steps that the oldest hypothesis has taken.
     pub(crate) fn steps(&self) -> usize {
         self.lineage.steps()
+    }
+
+    /// Number of hypotheses.
+    pub(crate) fn live(&self) -> usize {
+        self.lineage.rows()
     }
 
     /// Number of rows that a step of `live` hypotheses computes: on a GPU rounded up, so that few kinds of steps are
@@ -55,13 +60,13 @@ impl StackState {
         if device.is_gpu() { live.next_multiple_of((most / 8).max(32)).min(most) } else { live }
     }
 
-    /// Starts again with `live` hypotheses; returns the states of the attentions.
-    pub(crate) fn restart(&mut self, live: usize) -> &mut [AttentionState] {
-        self.lineage.restart(live);
+    /// `count` hypotheses without a past come after the present ones; returns the states of the attentions.
+    pub(crate) fn begin(&mut self, count: usize) -> &mut [AttentionState] {
+        self.lineage.begin(count);
         &mut self.attentions
     }
 
-    /// New hypothesis i continues old hypothesis `parents[i]`.
+    /// New hypothesis i continues old hypothesis `parents[i]`; those not named leave.
     pub(crate) fn reorder(&mut self, params: &Params, parents: &[u32]) {
         let mut tape = Tape::evaluation(params);
         self.lineage.reorder(parents);
@@ -77,6 +82,7 @@ impl StackState {
     ) -> Result<Tensor> {
         let Self { lineage, attentions, steps, .. } = self;
         let device = step.params.device();
+        lineage.load();
         let logits = steps.run(device, step.rows, || {
             let mut tape = Tape::evaluation(step.params);
             let x = embed(&mut tape, lineage);

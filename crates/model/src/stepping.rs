@@ -1,20 +1,24 @@
-//! The decoder one token at a time, many hypotheses at once.
+//! The decoder one token at a time, many hypotheses at once. Sentences join and leave between steps.
 
 use std::collections::HashMap;
 
+use mae_engine::ops::decode::Spans;
 use mae_engine::{Device, Ids, Segments, Tape, Tensor};
 
-use crate::attention::SearchRoom;
+use crate::attention::{Newcomers, SearchRoom};
 use crate::pass::{ExpertMode, Pass};
+use crate::slots::Slots;
 use crate::stack_state::{StackState, Step};
 use crate::translator::{Memory, Translator};
 
-/// State of decoding between steps. It lasts for one batch after the other; on a GPU, steps are captured once and
+/// State of decoding between steps. It lasts for one sentence after the other; on a GPU, steps are captured once and
 /// replayed.
 pub struct DecoderState {
     stack: StackState,
+    /// The sentence of each hypothesis.
     sentences: Vec<u32>,
-    memory: Segments,
+    slots: Slots,
+    spans: Spans,
     /// Inputs by the number of rows.
     inputs: HashMap<usize, StepInputs>,
 }
@@ -39,18 +43,14 @@ impl StepInputs {
 }
 
 impl DecoderState {
-    /// Steps taken.
-    pub fn steps(&self) -> usize {
-        self.stack.steps()
+    /// The largest search that there is room for.
+    pub fn room(&self) -> SearchRoom {
+        self.stack.room()
     }
 
-    /// Whether a search that needs `room` has it here.
-    pub fn fits(&self, room: SearchRoom) -> bool {
-        let own = self.stack.room();
-        own.steps.rows >= room.steps.rows
-            && own.steps.steps >= room.steps.steps
-            && own.sentences >= room.sentences
-            && own.source >= room.source
+    /// Returns true if sentences with so many source tokens each can join now.
+    pub fn has_room(&self, lengths: &[usize]) -> bool {
+        self.slots.has_room(lengths)
     }
 }
 
@@ -61,32 +61,47 @@ impl Translator {
         DecoderState {
             stack: StackState::new(self.decoder(), device, room, self.config().encoder_embed_dim),
             sentences: Vec::new(),
-            memory: Segments::with_room(device, room.sentences, room.source, self.config().max_positions),
+            slots: Slots::new(room.sentences, room.source),
+            spans: Spans::new(device, room.sentences),
             inputs: HashMap::new(),
         }
     }
 
-    /// Before the first step: one hypothesis per entry of `sentences`, which says whose source it reads; `starts` are
-    /// the boundaries of the memory's sentences.
-    pub fn start(
-        &self,
-        state: &mut DecoderState,
-        memory: &Memory,
-        starts: &[u32],
-        sentences: &[u32],
-        mode: &ExpertMode,
-    ) {
+    /// Encoded sentences join with one hypothesis each, after the present ones; `starts` are their boundaries in
+    /// `memory`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no room for them: [`DecoderState::has_room`].
+    pub fn admit(&self, state: &mut DecoderState, memory: &Memory, starts: &[u32], mode: &ExpertMode) {
+        let (mut changes, mut rows) = (Vec::new(), Vec::new());
+        for boundary in starts.windows(2) {
+            let length = (boundary[1] - boundary[0]) as usize;
+            let (sentence, first) = state.slots.take(length).expect("callers ask for room first");
+            let span = first as u32..(first + length) as u32;
+            changes.push((sentence, span.start, span.end));
+            state.sentences.push(sentence);
+            rows.extend(span);
+        }
+        state.spans.set(changes.iter().copied());
+        let device = self.params().device();
+        let sentences: Vec<u32> = changes.iter().map(|change| change.0).collect();
+        let new = Newcomers {
+            memory: &memory.output,
+            keys: &memory.rows,
+            sentences: &Ids::from_host(device, &sentences),
+            rows: &Ids::from_host(device, &rows),
+        };
         let mut tape = Tape::evaluation(self.params());
         let mut pass = Pass { tape: &mut tape, mode, probe: None };
-        let attentions = state.stack.restart(sentences.len());
-        state.sentences = sentences.to_vec();
-        state.memory.load(starts);
-        self.decoder().start(&mut pass, &memory.output, &memory.rows, attentions);
+        self.decoder().admit(&mut pass, &new, state.stack.begin(sentences.len()));
     }
 
-    /// New hypothesis i continues old hypothesis `parents[i]`; those not named leave.
+    /// New hypothesis i continues old hypothesis `parents[i]`; those not named leave, and so do sentences without
+    /// hypotheses.
     pub fn reorder(&self, state: &mut DecoderState, parents: &[u32]) {
         state.sentences = parents.iter().map(|&parent| state.sentences[parent as usize]).collect();
+        state.slots.keep(&state.sentences);
         state.stack.reorder(self.params(), parents);
     }
 
@@ -99,12 +114,12 @@ impl Translator {
     ) -> mae_engine::Result<Tensor> {
         assert_eq!(tokens.len(), state.sentences.len(), "one token per hypothesis");
         let device = self.params().device();
-        let DecoderState { stack, sentences, memory, inputs } = state;
+        let DecoderState { stack, sentences, spans, inputs, .. } = state;
         let rows = stack.rows(device, tokens.len());
         let inputs = inputs.entry(rows).or_insert_with(|| StepInputs::new(device, rows));
         inputs.tokens.load(&self.previous_tokens(tokens));
         inputs.sentences.load(sentences);
-        let memory = Some((&inputs.sentences, &*memory));
+        let memory = Some((&inputs.sentences, &*spans));
         let step = Step { stack: self.decoder(), params: self.params(), rows, mode, memory };
         stack.step(
             &step,

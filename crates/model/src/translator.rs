@@ -215,6 +215,11 @@ impl Translator {
         self.params.count(groups::trained())
     }
 
+    /// Checks that ids are in the source dictionary.
+    pub fn check_source(&self, source: &[u32]) -> Result<()> {
+        Error::check_ids("source sentence", source, self.params.block(self.source_embedding.table).rows)
+    }
+
     /// The encoder's output.
     pub fn encode(&self, pass: &mut Pass<'_, '_>, source: &Ids, rows: &Segments) -> Memory {
         let x = self.embed(pass.tape, &self.source_embedding, source, rows, None);
@@ -300,9 +305,8 @@ impl Model for Translator {
     }
 
     fn check_ids(&self, batch: &PackedBatch) -> Result<()> {
-        let types = |table: ParamId| self.params.block(table).rows;
-        Error::check_ids("source sentence", &batch.src, types(self.source_embedding.table))?;
-        Error::check_ids("target sentence", &batch.tgt, types(self.target_embedding.table))
+        self.check_source(&batch.src)?;
+        Error::check_ids("target sentence", &batch.tgt, self.params.block(self.target_embedding.table).rows)
     }
 
     fn shape(&self, batch: &PackedBatch, max_tokens: usize) -> BatchShape {

@@ -1,6 +1,10 @@
 //! Batches of like lengths, with results in the order of the input.
 
+use std::collections::VecDeque;
+
+use mae_data::Sentences;
 use mae_data::sampler::{BatchSampler, Order, SamplerOptions, TooLong};
+use mae_engine::Device;
 
 use crate::error::Result;
 
@@ -10,12 +14,12 @@ const WINDOW: usize = 4096;
 /// Limits of a batch. Results do not depend on them; speed and memory do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Tokens of a side at most (4096); a longer sentence is a batch of its own.
+    /// Tokens of a side that are encoded together at most (4096); a longer sentence is encoded alone.
     pub max_tokens: u32,
-    /// Sentences at most (no limit).
+    /// Sentences that are worked on together at most (no limit).
     pub max_sentences: Option<u32>,
-    /// Hypotheses that are extended together at most (2560): beyond that a step only takes longer, and the
-    /// cache grows. A batch never has more than `max_tokens` of them.
+    /// Hypotheses that are extended together at most (2560; on a CPU never above 640): beyond that a step only
+    /// takes longer, and the cache grows. There are never more than `max_tokens` of them.
     pub max_rows: usize,
 }
 
@@ -25,10 +29,28 @@ impl Default for BatchLimits {
     }
 }
 
+/// Limits of one lane of a running batch.
+pub(crate) struct LaneLimits {
+    /// Hypotheses at a time.
+    pub(crate) rows: usize,
+    /// Source tokens that are encoded together.
+    pub(crate) tokens: usize,
+}
+
+/// Rows of a step on a CPU at most: more make it slower, as the caches of the processor are too small.
+const CPU_ROWS: usize = 640;
+
 impl BatchLimits {
     /// Limits with a small cache, for a device whose memory also holds a training run.
     pub fn beside_training() -> Self {
         Self { max_rows: 640, ..Self::default() }
+    }
+
+    /// Limits of each of `lanes` lanes.
+    pub(crate) fn of_lane(&self, lanes: usize, device: &Device) -> LaneLimits {
+        let most = if device.is_gpu() { usize::MAX } else { CPU_ROWS };
+        let rows = self.max_rows.min(self.max_tokens as usize).min(most);
+        LaneLimits { rows: (rows / lanes).max(1), tokens: self.max_tokens as usize }
     }
 
     /// Sentences at most, with `rows` hypotheses each.
@@ -89,6 +111,76 @@ impl Work<'_> {
         };
         let order = BatchSampler::new(&lengths, options)?.ordered(Order::LongestFirst);
         Ok(order.into_iter().map(|batch| batch.into_iter().map(|i| used[i as usize]).collect()).collect())
+    }
+}
+
+/// The sentences of windows one after the other, the longest of a window first.
+pub(crate) struct LongestFirst<'a> {
+    sources: &'a Sentences,
+    /// Sentences of the present window that are left, the next one last.
+    window: Vec<usize>,
+    /// First sentence of the next window.
+    next: usize,
+}
+
+impl<'a> LongestFirst<'a> {
+    pub(crate) fn new(sources: &'a Sentences) -> Self {
+        Self { sources, window: Vec::new(), next: 0 }
+    }
+}
+
+impl Iterator for LongestFirst<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        if self.window.is_empty() {
+            let end = self.sources.len().min(self.next + WINDOW);
+            self.window = (self.next..end).rev().collect();
+            self.window.sort_by_key(|&i| self.sources.size(i));
+            self.next = end;
+        }
+        self.window.pop()
+    }
+}
+
+/// Results that are handed over in the order of the input, whatever order they come in.
+pub(crate) struct InOrder<T> {
+    given: usize,
+    results: VecDeque<Option<T>>,
+}
+
+impl<T> Default for InOrder<T> {
+    fn default() -> Self {
+        Self { given: 0, results: VecDeque::new() }
+    }
+}
+
+impl<T> InOrder<T> {
+    /// Number of results that were handed over.
+    pub(crate) fn given(&self) -> usize {
+        self.given
+    }
+
+    /// Takes the result of sentence `i`.
+    pub(crate) fn put(&mut self, i: usize, result: T) {
+        let at = i - self.given;
+        if at >= self.results.len() {
+            self.results.resize_with(at + 1, || None);
+        }
+        self.results[at] = Some(result);
+    }
+
+    /// Hands over the results up to the first that is missing.
+    pub(crate) fn give<E>(
+        &mut self,
+        each: &mut impl FnMut(usize, T) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        while let Some(result) = self.results.front_mut().and_then(Option::take) {
+            self.results.pop_front();
+            self.given += 1;
+            each(self.given - 1, result)?;
+        }
+        Ok(())
     }
 }
 

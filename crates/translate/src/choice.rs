@@ -7,31 +7,30 @@ use mae_data::{EOS, PAD, UNK};
 use mae_engine::ops::decode::Candidate;
 use rayon::prelude::*;
 
+use crate::hypothesis::Live;
 use crate::options::{Choice, SearchOptions};
 use crate::sampling::{Sampling, number_for};
 use crate::sentence::Sentence;
 
-/// The candidates of each sentence after `step` tokens, in the order in which they count; `rows` are the
-/// log-probabilities of all live hypotheses, `[R, types]`.
+/// The candidates of each sentence, in the order in which they count. A sentence comes with the row of its first
+/// hypothesis in the batch; `rows` are the log-probabilities of all their hypotheses, `[R, types]`.
 pub(crate) fn choose(
     mut rows: Vec<f32>,
     types: usize,
-    sentences: &[Sentence],
-    step: usize,
-    options: &SearchOptions,
+    sentences: &[(&Sentence, usize)],
 ) -> Vec<Vec<Candidate>> {
-    let (mut rest, mut first_row) = (&mut rows[..], 0);
+    let mut rest = &mut rows[..];
     let mut each = Vec::with_capacity(sentences.len());
-    for sentence in sentences {
+    for &(sentence, first_row) in sentences {
         let (own, others) = rest.split_at_mut(sentence.live.len() * types);
         each.push((sentence, first_row, own));
-        (rest, first_row) = (others, first_row + sentence.live.len());
+        rest = others;
     }
     let chosen = each.into_par_iter().map(|(sentence, first_row, rows)| {
         for (live, row) in sentence.live.iter().zip(rows.chunks_exact_mut(types)) {
-            constrain(row, live.tokens(), sentence, step, options);
+            constrain(row, live, sentence);
         }
-        let rows = SentenceRows { sentence, step, first_row, rows, types };
+        let (options, rows) = (&sentence.options, SentenceRows { sentence, first_row, rows, types });
         match options.choice {
             Choice::Best => best(&rows.all(), 2 * options.beam, |_| 0.0),
             Choice::Diverse { groups, strength } => rows.by_groups(groups, strength, options.beam),
@@ -41,8 +40,9 @@ pub(crate) fn choose(
     chosen.collect()
 }
 
-/// Makes tokens that must not follow `tokens` impossible.
-fn constrain(row: &mut [f32], tokens: &[u32], sentence: &Sentence, step: usize, options: &SearchOptions) {
+/// Makes tokens that must not follow a hypothesis impossible.
+fn constrain(row: &mut [f32], live: &Live, sentence: &Sentence) {
+    let (step, options) = (sentence.step, &sentence.options);
     row[UNK as usize] -= options.unkpen;
     if step >= sentence.max_len {
         return keep_only(row, EOS);
@@ -56,7 +56,8 @@ fn constrain(row: &mut [f32], tokens: &[u32], sentence: &Sentence, step: usize, 
         row[EOS as usize] = f32::NEG_INFINITY;
     }
     let (mut repeats, n) = (false, options.no_repeat_ngram_size);
-    for token in repeating(tokens, n) {
+    let tokens = if n > 0 { sentence.history.tokens(live) } else { Vec::new() };
+    for token in repeating(&tokens, n) {
         row[token as usize] = f32::NEG_INFINITY;
         repeats = true;
     }
@@ -83,7 +84,6 @@ fn repeating(tokens: &[u32], n: usize) -> impl Iterator<Item = u32> {
 /// A sentence's hypotheses with what may follow them.
 struct SentenceRows<'a> {
     sentence: &'a Sentence,
-    step: usize,
     /// The row of its first hypothesis in the batch.
     first_row: usize,
     rows: &'a [f32],
@@ -106,13 +106,13 @@ impl<'a> SentenceRows<'a> {
 
     /// Returns true at the first free choice: there is one hypothesis, which the whole beam comes from.
     fn is_first(&self) -> bool {
-        self.step == self.sentence.forced()
+        self.sentence.step == self.sentence.forced()
     }
 
     /// fairseq's `DiverseBeamSearch`: hypothesis i is in group i modulo `groups`; candidates of the groups
     /// take turns.
     fn by_groups(&self, groups: usize, strength: f32, beam: usize) -> Vec<Candidate> {
-        if self.step < self.sentence.forced() {
+        if self.sentence.step < self.sentence.forced() {
             return best(&self.all(), 1, |_| 0.0);
         }
         let mut taken: HashMap<u32, f32> = HashMap::new();
@@ -136,7 +136,7 @@ impl<'a> SentenceRows<'a> {
         let draws = if self.is_first() { options.beam } else { self.sentence.live.len() };
         let draw = |i: usize| {
             let (row, score, log_probs) = self.row(if self.is_first() { 0 } else { i });
-            let number = number_for(options.seed, self.sentence.line, self.step, i);
+            let number = number_for(options.seed, self.sentence.line, self.sentence.step, i);
             let token = sampling.draw(log_probs, number)?;
             Some(Candidate { score: score + log_probs[token as usize], row, token })
         };

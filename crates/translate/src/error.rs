@@ -67,6 +67,14 @@ pub enum Error {
     /// Forced beginnings of translations do not fit the sentences or the dictionary.
     #[error("{0}")]
     Prefixes(String),
+    /// A source sentence is empty or longer than the model's positions.
+    #[error("a source sentence has {tokens} tokens; the model takes 1 to {positions}")]
+    Source {
+        /// Tokens of the sentence.
+        tokens: usize,
+        /// Positions of the model.
+        positions: usize,
+    },
     /// A prompt leaves no position for a new token.
     #[error("a prompt of {tokens} tokens leaves no room for new ones: the model has {positions} positions")]
     Prompt {

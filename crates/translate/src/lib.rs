@@ -8,7 +8,8 @@
 //! | [`pipeline`] | groups of sentences with options of their own; results in order |
 //! | [`batches`] | batches of like lengths |
 //! | [`options`] | beam, penalties, length limits and choices, with their formulas and defaults |
-//! | [`beam`] | the search: many sentences at once, finished ones leave; one model or an ensemble |
+//! | [`running`], `lane` | the running batch: sentences join and leave at step boundaries; one model or an ensemble |
+//! | [`beam`] | the rules of the search; a batch of sentences at once |
 //! | `sentence` | the search for one sentence: hypotheses that end and that live on |
 //! | `choice` | forced prefixes, no repetitions, diverse groups and sampling, on the host |
 //! | [`sampling`] | drawing a token from a row of log-probabilities |
@@ -29,17 +30,19 @@ pub mod error;
 pub mod experts;
 pub mod gates;
 pub mod hypothesis;
+mod lane;
 pub mod models;
 pub mod options;
 pub mod pipeline;
 pub mod prompt;
 pub mod reference;
+pub mod running;
 pub mod sampling;
 mod sentence;
 pub mod text;
 
 pub use batches::BatchLimits;
-pub use beam::{SearchCaches, Searcher, search};
+pub use beam::{Searcher, search};
 pub use continuation::{Continuation, ContinueOptions, Continuing, Prompt, Task, Written, continue_texts};
 pub use error::{Error, Result};
 pub use experts::{ExpertChoice, ExpertFault, SwitchedOff, without};
@@ -50,5 +53,6 @@ pub use options::{Choice, InvalidOptions, SearchOptions};
 pub use pipeline::{GateReport, Group, GroupOptions, Pipeline, Translated, best_lines};
 pub use prompt::{PromptRoom, Reading};
 pub use reference::score_references;
+pub use running::{Finished, Job, RunningBatch, SearchCaches, Ticket};
 pub use sampling::Sampling;
 pub use text::{Fitted, TextForm, TokenCounts, lm_text, reference_pieces, text};

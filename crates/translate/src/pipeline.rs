@@ -1,20 +1,26 @@
 //! The translation pipeline: groups of sentences in, hypotheses out, in the order of the input.
 //!
 //! A group is translated with options of its own, and the result for a sentence does not depend on its
-//! neighbours. The batches behind this interface are an implementation detail: sentences of like lengths are
-//! searched together.
+//! neighbours. Behind this interface is a [`RunningBatch`], which the pipeline feeds with the longest sentences
+//! of a window first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use mae_data::{PackedBatch, ParallelDataset, Segmentation, Sentences, Vocab};
 use mae_model::{ExpertMode, Translator};
 
-use crate::batches::{BatchLimits, Work, in_order};
-use crate::beam::{SearchCaches, Searcher};
+use crate::batches::{BatchLimits, InOrder, LongestFirst, Work, in_order};
 use crate::error::{Error, Result};
 use crate::gates::{SentenceGates, gates_of};
 use crate::hypothesis::Hypothesis;
 use crate::options::SearchOptions;
 use crate::reference::score_references;
+use crate::running::{Job, RunningBatch, SearchCaches};
 use crate::text::{Fitted, text};
+
+/// Sentences that wait in the running batch.
+const AHEAD: usize = 1024;
 
 /// Translates groups of sentences with one model or an ensemble.
 pub struct Pipeline<'m> {
@@ -65,7 +71,8 @@ pub struct Translated {
 }
 
 impl Translated {
-    fn empty() -> Self {
+    /// The translation of an empty line.
+    pub fn empty() -> Self {
         Self { hypotheses: vec![Hypothesis::empty()], gates: None }
     }
 }
@@ -87,7 +94,7 @@ impl<'m> Pipeline<'m> {
     }
 
     /// Translates a group. `each` gets the results in the order of the sentences; `progress` gets the number
-    /// of sentences of each finished batch.
+    /// of sentences that a step finished.
     pub fn translate<E: From<Error>>(
         &mut self,
         group: Group<'_>,
@@ -97,40 +104,57 @@ impl<'m> Pipeline<'m> {
     ) -> std::result::Result<(), E> {
         group.check()?;
         let caches = std::mem::take(&mut self.caches);
-        let mut searcher = Searcher::with_caches(&self.models, &options.search, &options.mode, caches)?;
-        let words = |i: usize| Some(group.sources.size(i) as u32).filter(|&tokens| tokens > 1);
-        let work = Work {
-            count: group.sources.len(),
-            // The end mark alone is an empty line.
-            length: &|i| words(i).map(|tokens| (tokens, 0)),
-            limits: self.limits,
-            rows: options.search.beam,
-        };
-        let model = self.models[0];
-        let find = |ids: &[u32]| {
-            let mut batch = PackedBatch::from_sources(group.sources, ids);
-            batch.ids.iter_mut().for_each(|id| *id += group.first as u32);
-            let hypotheses = match group.prefixes {
-                None => searcher.search(&batch)?,
-                Some(prefixes) => {
-                    let own: Vec<_> = ids.iter().map(|&i| prefixes[i as usize].clone()).collect();
-                    searcher.search_after(&batch, &own)?
+        let mut batch = RunningBatch::with_caches(&self.models, &options.mode, self.limits, caches)?;
+        let mut order = LongestFirst::new(group.sources);
+        let (search, mut tickets) = (Arc::new(options.search.clone()), HashMap::new());
+        let mut results = InOrder::default();
+        let mut run = || -> std::result::Result<(), E> {
+            while results.given() < group.sources.len() {
+                while batch.waiting() < AHEAD
+                    && let Some(i) = order.next()
+                {
+                    match group.job(i, &search) {
+                        Some(job) => drop(tickets.insert(batch.submit(job)?, i)),
+                        None => results.put(i, Translated::empty()),
+                    }
                 }
-            };
-            let gates = match options.gates {
-                GateReport::None => vec![None; hypotheses.len()],
-                GateReport::All => {
-                    let gates = gates_of(model, &batch, &hypotheses, &options.mode)?;
-                    gates.into_iter().map(Some).collect()
+                let mut found = Vec::new();
+                for (ticket, hypotheses) in batch.step()? {
+                    found.push((tickets.remove(&ticket).expect("submitted above"), hypotheses?));
                 }
-            };
-            let both = hypotheses.into_iter().zip(gates);
-            Ok(both.map(|(hypotheses, gates)| Translated { hypotheses, gates }).collect())
+                progress(found.len());
+                for (i, translated) in self.with_gates(&group, options, found)? {
+                    results.put(i, translated);
+                }
+                results.give(&mut each)?;
+            }
+            Ok(())
         };
-        let each = |i, found: Option<Translated>| each(i, found.unwrap_or_else(Translated::empty));
-        let done = in_order(&work, progress, find, each);
-        self.caches = searcher.into_caches();
+        let done = run();
+        self.caches = batch.into_caches();
         done
+    }
+
+    /// Adds gates to the translations of some sentences of a group, if they are asked for.
+    fn with_gates(
+        &self,
+        group: &Group<'_>,
+        options: &GroupOptions,
+        found: Vec<(usize, Vec<Hypothesis>)>,
+    ) -> Result<Vec<(usize, Translated)>> {
+        let (places, hypotheses): (Vec<usize>, Vec<Vec<Hypothesis>>) = found.into_iter().unzip();
+        let gates = if options.gates == GateReport::None || places.is_empty() {
+            vec![None; places.len()]
+        } else {
+            let ids: Vec<u32> = places.iter().map(|&i| i as u32).collect();
+            let mut batch = PackedBatch::from_sources(group.sources, &ids);
+            batch.ids.iter_mut().for_each(|id| *id += group.first as u32);
+            let gates = gates_of(self.models[0], &batch, &hypotheses, &options.mode)?;
+            gates.into_iter().map(Some).collect()
+        };
+        let both = hypotheses.into_iter().zip(gates);
+        let translated = both.map(|(hypotheses, gates)| Translated { hypotheses, gates });
+        Ok(places.into_iter().zip(translated).collect())
     }
 
     /// Scores the targets of sentence pairs: natural-log probabilities of all tokens, end marks counted, in
@@ -158,6 +182,18 @@ impl<'m> Pipeline<'m> {
 }
 
 impl Group<'_> {
+    /// Sentence `i` as the running batch takes it; `None` for an empty line, which is the end mark alone.
+    fn job(&self, i: usize, options: &Arc<SearchOptions>) -> Option<Job> {
+        let mut source = Vec::new();
+        self.sources.append_to(i, &mut source);
+        (source.len() > 1).then(|| Job {
+            source,
+            prefix: self.prefixes.map(|prefixes| prefixes[i].clone()).unwrap_or_default(),
+            number: (self.first + i) as u32,
+            options: options.clone(),
+        })
+    }
+
     fn check(&self) -> Result<()> {
         match self.prefixes {
             Some(prefixes) if prefixes.len() != self.sources.len() => Err(Error::Prefixes(format!(

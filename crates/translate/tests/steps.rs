@@ -29,7 +29,7 @@ fn check_steps(name: &str, stepped: &Translator, full: &Translator, seed: u64, m
     let memory = stepped.encode(&mut pass, &Ids::from_host(&device, &batch.src), &rows);
     let room = SearchRoom { steps: Room { rows: 5, steps: 6 }, sentences: 3, source: batch.src.len() };
     let mut state = stepped.search_room(room);
-    stepped.start(&mut state, &memory, &batch.src_starts, &[0, 1, 2], &of_batch);
+    stepped.admit(&mut state, &memory, &batch.src_starts, &of_batch);
     // (sentence, tokens read so far)
     let mut prefixes: Vec<(usize, Vec<u32>)> = (0..3).map(|sentence| (sentence, vec![])).collect();
     let orders: [&[u32]; 6] =

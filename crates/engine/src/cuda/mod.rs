@@ -84,8 +84,6 @@ pub(crate) enum Live {
     StepDecay,
     /// The rate of plain gradient descent, f32.
     SgdRate,
-    /// Always 0, u32: "nothing has failed".
-    Zero,
 }
 
 const LIVE_VALUES: usize = 16;

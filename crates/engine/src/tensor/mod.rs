@@ -63,6 +63,11 @@ impl Tensor {
         &self.data
     }
 
+    /// The values, to be changed, if nobody else holds them.
+    pub(crate) fn values_mut(&mut self) -> Option<&mut [f32]> {
+        Arc::get_mut(&mut self.data).map(|data| &mut data[..])
+    }
+
     /// The address in device memory.
     pub(crate) fn ptr(&self) -> Ptr {
         self.data.ptr()

@@ -20,7 +20,7 @@ use crate::groups::{ATTENTION_OUTPUT, REST};
 pub use crate::pass::{Draws, ExpertMode, GateRecord, Kind, Pass, Probe};
 use crate::pass::{GateValues, Rows};
 use crate::{Error, Result};
-pub use step::{AttentionState, SearchRoom, StepContext};
+pub use step::{AttentionState, Newcomers, SearchRoom, StepContext};
 
 /// Sizes and choices of one attention.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! One new row per hypothesis: the same attention over cached keys and values, gates over what they remember.
 
-use mae_engine::ops::decode::{FixedTensor, KvCache, Lineage, Room};
+use mae_engine::ops::decode::{KvCache, Lineage, Room, SlotTensor, Spans};
 use mae_engine::{Device, Ids, Segments, Tape, Tensor, Var};
 
 use super::{ExpertMode, MixtureAttention, Pass, Projections, linear};
@@ -12,9 +12,9 @@ use crate::gate::{GateInput, Gating, Needs};
 pub struct SearchRoom {
     /// Hypotheses at a time, and steps.
     pub steps: Room,
-    /// Source sentences.
+    /// Source sentences at a time.
     pub sentences: usize,
-    /// Source tokens.
+    /// Source tokens at a time.
     pub source: usize,
 }
 
@@ -24,12 +24,12 @@ pub struct AttentionState(Option<Remembered>);
 struct Remembered {
     /// Self-attention: keys and values of the steps so far.
     kv: KvCache,
-    /// Cross-attention: keys and values of the memory, made once.
-    memory: Option<FixedTensor>,
+    /// Cross-attention: keys and values of the sources, made once for each.
+    memory: Option<SlotTensor>,
     /// Input of the gate so far.
     read: InputState,
     /// Gate over the source, or random experts: head weights, one row per sentence, made once.
-    sentence_weights: Option<FixedTensor>,
+    sentence_weights: Option<SlotTensor>,
     /// True if those are in use.
     by_sentence: bool,
 }
@@ -47,14 +47,6 @@ impl AttentionState {
         }
     }
 
-    /// Forgets all steps.
-    pub(crate) fn clear(&mut self) {
-        if let Some(state) = &mut self.0 {
-            state.kv.clear();
-            state.read.clear();
-        }
-    }
-
     fn remembered(&mut self) -> &mut Remembered {
         self.0.as_mut().expect("attentions have a state")
     }
@@ -64,12 +56,24 @@ impl AttentionState {
 pub struct StepContext<'a> {
     /// Ancestry of each hypothesis, including the newest step.
     pub lineage: &'a Lineage,
-    /// With a memory: the sentence of each hypothesis, and the sentences of the memory.
-    pub memory: Option<(&'a Ids, &'a Segments)>,
+    /// With a memory: the sentence of each hypothesis, and the rows of the sentences.
+    pub memory: Option<(&'a Ids, &'a Spans)>,
+}
+
+/// Sources that join a search.
+pub struct Newcomers<'a> {
+    /// The encoder's output `[N, D]`.
+    pub memory: &'a Var,
+    /// Its sentences.
+    pub keys: &'a Segments,
+    /// The number that each sentence has in the search.
+    pub sentences: &'a Ids,
+    /// The row of the search's memory where each row goes.
+    pub rows: &'a Ids,
 }
 
 impl StepContext<'_> {
-    fn memory(&self) -> (&Ids, &Segments) {
+    fn memory(&self) -> (&Ids, &Spans) {
         self.memory.expect("decoders are given a memory")
     }
 }
@@ -87,34 +91,28 @@ impl MixtureAttention {
         };
         AttentionState(Some(Remembered {
             kv: KvCache::new(device, steps, self.inner),
-            memory: cross.then(|| FixedTensor::activations(device, [room.source, 2 * self.inner])),
+            memory: cross.then(|| SlotTensor::activations(device, [room.source, 2 * self.inner])),
             read,
             sentence_weights: self
                 .gating
                 .as_ref()
-                .map(|_| FixedTensor::floats(device, [room.sentences, self.heads])),
+                .map(|_| SlotTensor::floats(device, [room.sentences, self.heads])),
             by_sentence: false,
         }))
     }
 
-    /// Makes `state` that before the first step; `memory` is the encoder's output.
-    pub(crate) fn start(
-        &self,
-        pass: &mut Pass<'_, '_>,
-        memory: &Var,
-        keys: &Segments,
-        state: &mut AttentionState,
-    ) {
-        state.clear();
+    /// Puts what `state` must know about sources that join.
+    pub(crate) fn admit(&self, pass: &mut Pass<'_, '_>, new: &Newcomers<'_>, state: &mut AttentionState) {
         let state = state.remembered();
         if let (Projections::Apart { kv, .. }, Some(kept)) = (&self.projections, &mut state.memory) {
-            kept.set(linear(pass.tape, memory, *kv).tensor());
+            let kv = linear(pass.tape, new.memory, *kv);
+            pass.tape.put(kept, kv.tensor(), new.rows);
         }
         state.by_sentence = false;
         if let (Some(gating), Some(kept)) = (&self.gating, &mut state.sentence_weights)
-            && let Some(weights) = self.sentence_weights(pass, gating, memory, keys)
+            && let Some(weights) = self.sentence_weights(pass, gating, new.memory, new.keys)
         {
-            kept.set(&weights);
+            pass.tape.put(kept, &weights, new.sentences);
             state.by_sentence = true;
         }
     }
@@ -165,8 +163,8 @@ impl MixtureAttention {
             Projections::Apart { q, .. } => {
                 let q = linear(tape, x, *q);
                 let kv = state.memory.as_ref().expect("`room` has made place for the memory").tensor();
-                let (sentences, keys) = at.memory();
-                tape.attention_memory(&q, self.heads, kv, keys, sentences, weights.as_ref())
+                let (sentences, spans) = at.memory();
+                tape.attention_memory(&q, self.heads, kv, spans, sentences, weights.as_ref())
             }
         };
         linear(pass.tape, &context, self.out)

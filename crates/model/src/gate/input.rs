@@ -106,15 +106,6 @@ pub(crate) enum InputState {
 }
 
 impl InputState {
-    /// Forgets all steps.
-    pub(crate) fn clear(&mut self) {
-        match self {
-            Self::Nothing => {}
-            Self::Sum(sum) => sum.clear(),
-            Self::Window(window) => window.clear(),
-        }
-    }
-
     /// New hypothesis i descends from old hypothesis `parents[i]`.
     pub(crate) fn reorder(&mut self, tape: &mut Tape<'_>, parents: &[u32]) {
         // A window looks at the lineage instead.

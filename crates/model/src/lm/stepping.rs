@@ -14,7 +14,6 @@ use crate::stack_state::{StackState, Step};
 /// State of generation between steps.
 pub struct LmState {
     stack: StackState,
-    texts: usize,
     /// Inputs by the number of rows.
     inputs: HashMap<usize, StepInputs>,
 }
@@ -45,31 +44,26 @@ impl LanguageModel {
         assert!(room.steps <= positions, "{} steps, the model has {positions} positions", room.steps);
         let search = SearchRoom { steps: room, sentences: 0, source: 0 };
         let (device, width) = (self.params.device(), self.config.decoder_embed_dim);
-        LmState {
-            stack: StackState::new(&self.decoder, device, search, width),
-            texts: 0,
-            inputs: HashMap::new(),
-        }
+        LmState { stack: StackState::new(&self.decoder, device, search, width), inputs: HashMap::new() }
     }
 
     /// Starts again with `texts` empty texts.
     pub fn start(&self, state: &mut LmState, texts: usize) {
         let most = state.room().rows;
         assert!(texts <= most, "{texts} texts, there is room for {most}");
-        state.texts = texts;
-        self.decoder.restart(state.stack.restart(texts));
+        self.reorder(state, &[]);
+        state.stack.begin(texts);
     }
 
     /// New text i continues old text `parents[i]`; those not named leave.
     pub fn reorder(&self, state: &mut LmState, parents: &[u32]) {
-        state.texts = parents.len();
         state.stack.reorder(&self.params, parents);
     }
 
     /// Reads one token per text; returns numbers `[R, V]` whose softmax is the distribution of the next, on a GPU with
     /// surplus rows at the end.
     pub fn step(&self, state: &mut LmState, tokens: &[u32], mode: &ExpertMode) -> mae_engine::Result<Tensor> {
-        assert_eq!(tokens.len(), state.texts, "one token per text");
+        assert_eq!(tokens.len(), state.stack.live(), "one token per text");
         let most = state.room().steps;
         assert!(state.steps() < most, "there is room for {most} tokens");
         let device = self.params.device();

@@ -32,7 +32,7 @@ struct BandParts {
 // As embed_forward, the word of a row being row places[row] of the bands.
 // launch: grid (ceil(cols / 512), ceil(rows / 4)), block (256), shared 0
 extern "C" __global__ void embed_bands_forward(BandParts bands, const float* positions, const u32* places,
-                                               Segments segments, const u32* offset, float scale, Dropout dropout,
+                                               Segments segments, const u32* ages, float scale, Dropout dropout,
                                                act* y, u32 cols) {
     auto word = [&](u32 row) {
         const u32 place = places[row];
@@ -43,7 +43,7 @@ extern "C" __global__ void embed_bands_forward(BandParts bands, const float* pos
             if (place >= bands.first[b]) part = bands.part[b], first = bands.first[b];
         return part + (u64)(place - first) * cols;
     };
-    embed_row(word, positions, segments, offset, scale, dropout, y, cols);
+    embed_row(word, positions, segments, ages, scale, dropout, y, cols);
 }
 
 // The gradient of one band's rows: dz[i] (+)= scale·dropout·dy[rows[i]] for i < *valid; surplus rows get zeros, or stay

@@ -44,7 +44,7 @@ pub(super) fn embed_bands(
     y: &mut [f32],
 ) {
     let EmbedBands { parts, ids, scale, dropout } = op;
-    let (cols, places) = (positions.cols(), places(segments, after.map_or(0, Lineage::steps)));
+    let (cols, places) = (positions.cols(), places(segments, after));
     let row_of = |mut place: usize| {
         let found = parts.iter().find_map(|part| {
             let own = (place < part.rows()).then(|| part.tensor().row(place));

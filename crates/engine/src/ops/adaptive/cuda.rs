@@ -3,10 +3,10 @@
 use super::Bands;
 use super::rows::EmbedBands;
 use super::softmax::BandFeatures;
+use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernel_struct, kernels};
 use crate::cuda::launch::{Dropout, Segments as Sentences, Shape};
 use crate::cuda::memory::Ptr;
-use crate::cuda::{Gpu, Live};
 use crate::device::Buffer;
 use crate::ops::cross_entropy::cuda::{ROW_THREADS, SOFTMAX_ROW, pitched_logits};
 use crate::ops::decode::Lineage;
@@ -48,7 +48,7 @@ kernels! {
         positions: *const f32,
         places: *const u32,
         segments: Sentences,
-        offset: *const u32,
+        ages: *const u32,
         scale: f32,
         dropout: Dropout,
         y: *mut Act,
@@ -151,7 +151,7 @@ pub(super) fn embed_bands(
         )));
     };
     let (rows, cols) = (op.ids.len(), positions.cols());
-    let offset = after.map_or(gpu.live(Live::Zero), |lineage| lineage.on_gpu().before.ptr());
+    let ages = after.map_or(Ptr::NULL, |lineage| lineage.on_gpu().ages.ptr());
     gpu.call(
         Shape::over_rows(rows, cols),
         &EmbedBandsForward {
@@ -159,7 +159,7 @@ pub(super) fn embed_bands(
             positions: positions.ptr(),
             places: op.ids.places().ptr(),
             segments: segments.argument(),
-            offset,
+            ages,
             scale: op.scale,
             dropout: gpu.dropout_argument(op.dropout),
             y: y.ptr(),

@@ -1,17 +1,19 @@
 //! One new row per hypothesis against keys and values that are already there.
 
+use std::collections::VecDeque;
+
 use super::lineage::{Lineage, Room};
 use super::{cpu, cuda};
 use crate::device::{Backend, Buffer};
-use crate::{Device, Ids, Segments, Tape, Tensor, Var};
+use crate::{Device, Ids, Tape, Tensor, Var};
 
-/// Keys and values of one attention, of all steps so far.
+/// Keys and values of one attention, of all steps of the hypotheses.
 pub struct KvCache(Cache);
 
 enum Cache {
-    /// One matrix `[rows, 2D]` per step.
-    Host(Vec<Tensor>),
-    /// `[steps, rows, 2D]`.
+    /// One matrix `[rows, 2D]` per step, back to the first of the oldest hypothesis.
+    Host(VecDeque<Tensor>),
+    /// `[ring, rows, 2D]`.
     Gpu(Buffer),
 }
 
@@ -24,7 +26,7 @@ pub(super) struct Heads<'a> {
 /// Keys and values `[Nk, 2D]` of sources, and the source of each row.
 pub(super) struct Memory<'a> {
     pub(super) kv: &'a Tensor,
-    pub(super) keys: &'a Segments,
+    pub(super) spans: &'a Spans,
     pub(super) sentences: &'a Ids,
 }
 
@@ -32,16 +34,40 @@ impl KvCache {
     /// Nothing yet, for rows of D = `width` values.
     pub fn new(device: &Device, room: Room, width: usize) -> Self {
         Self(match device.gpu() {
-            None => Cache::Host(Vec::new()),
-            Some(_) => Cache::Gpu(device.scratch(room.steps * room.rows * 2 * width)),
+            None => Cache::Host(VecDeque::new()),
+            Some(_) => Cache::Gpu(device.scratch(room.ring() * room.rows * 2 * width)),
         })
     }
+}
 
-    /// Forgets all steps.
-    pub fn clear(&mut self) {
-        if let Cache::Host(steps) = &mut self.0 {
-            steps.clear();
+/// Rows of the memory that belong to each sentence of a search, by the sentence's number.
+pub struct Spans {
+    /// First row and row after the last, in pairs.
+    pairs: Ids,
+    host: Vec<u32>,
+}
+
+impl Spans {
+    /// Room for so many sentences, all without rows.
+    pub fn new(device: &Device, sentences: usize) -> Self {
+        Self { pairs: Ids::with_room(device, 2 * sentences), host: vec![0; 2 * sentences] }
+    }
+
+    /// Changes the rows of some sentences: (sentence, first row, row after the last).
+    pub fn set(&mut self, changes: impl IntoIterator<Item = (u32, u32, u32)>) {
+        for (sentence, first, end) in changes {
+            self.host[2 * sentence as usize..][..2].copy_from_slice(&[first, end]);
         }
+        self.pairs.load(&self.host);
+    }
+
+    /// First row of a sentence and the row after its last.
+    pub fn of(&self, sentence: u32) -> [usize; 2] {
+        [0, 1].map(|which| self.host[2 * sentence as usize + which] as usize)
+    }
+
+    pub(super) fn pairs(&self) -> &Ids {
+        &self.pairs
     }
 }
 
@@ -61,7 +87,8 @@ impl Tape<'_> {
         let mut out = self.device().scratch(shape[0] * shape[1]);
         match &mut cache.0 {
             Cache::Host(steps) => {
-                steps.push(cpu::columns(self.device(), qkv.tensor(), shape[1]..3 * shape[1]));
+                steps.push_back(cpu::columns(self.device(), qkv.tensor(), shape[1]..3 * shape[1]));
+                steps.drain(..steps.len() - (lineage.steps() + 1));
                 let q = cpu::columns(self.device(), qkv.tensor(), 0..shape[1]);
                 cpu::attention_cached(&q, &heads, steps, lineage, &mut out);
             }
@@ -70,18 +97,18 @@ impl Tape<'_> {
         Var::constant(Tensor::new(shape, out))
     }
 
-    /// q `[R, D]`, each row against the keys and values (`[Nk, 2D]`) of sentence `sentences[row]`.
+    /// q `[R, D]`, each row against the rows of `kv` (`[Nk, 2D]`) that `spans` gives to sentence `sentences[row]`.
     pub fn attention_memory(
         &mut self,
         q: &Var,
         heads: usize,
         kv: &Tensor,
-        keys: &Segments,
+        spans: &Spans,
         sentences: &Ids,
         weights: Option<&Tensor>,
     ) -> Var {
         assert_eq!(q.rows(), sentences.len(), "attention_memory: rows and sentences disagree");
-        let (heads, memory) = (Heads { count: heads, weights }, Memory { kv, keys, sentences });
+        let (heads, memory) = (Heads { count: heads, weights }, Memory { kv, spans, sentences });
         let mut out = self.like(q);
         match self.backend() {
             Backend::Cpu => cpu::attention_memory(q.tensor(), &heads, &memory, &mut out),
@@ -95,7 +122,7 @@ impl Tape<'_> {
 mod tests {
     use super::*;
     use crate::ops::attention::{Attention, HeadWeights, Inputs};
-    use crate::{Device, ParamsBuilder, Rng};
+    use crate::{Device, ParamsBuilder, Rng, Segments};
 
     fn random(seed: u64, rows: usize, cols: usize) -> Tensor {
         let stream = Rng::new(seed, 0).stream(0);
@@ -124,7 +151,8 @@ mod tests {
         let full = tape.attention(&Inputs::Packed(Var::constant(qkv.clone())), attention);
         // Hypothesis 1 carries the sentence at first, then moves to place 0.
         let room = Room { rows: 2, steps: len };
-        let (mut cache, mut lineage) = (KvCache::new(&device, room, width), Lineage::new(&device, room, 2));
+        let (mut cache, mut lineage) = (KvCache::new(&device, room, width), Lineage::new(&device, room));
+        lineage.begin(2);
         let mut place = 1;
         for step in 0..len {
             if step == 3 {

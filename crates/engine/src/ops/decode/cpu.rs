@@ -6,7 +6,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::attention::{Heads, Memory};
-use super::best::{Candidate, Constraints, Continuations, Groups, ranked};
+use super::best::{Candidate, LiveRow, Next, Symbols};
 use super::lineage::Lineage;
 use crate::cpu::{for_rows, math, vectorised};
 use crate::{Device, Ids, Tensor};
@@ -26,38 +26,52 @@ pub(super) fn columns(device: &Device, x: &Tensor, range: Range<usize>) -> Tenso
     Tensor::new([x.rows(), range.len()], y)
 }
 
-/// `a + b`, `[N, D]`.
+/// Row `rows[i]` of y becomes row i of x.
+pub(super) fn put(x: &Tensor, rows: &Ids, y: &mut [f32]) {
+    for (i, &row) in rows.values().iter().enumerate() {
+        y[row as usize * x.cols()..][..x.cols()].copy_from_slice(x.row(i));
+    }
+}
+
+/// `a + b`, `[N, D]`; rows that `a` lacks count as zeros.
 pub(super) fn sum(device: &Device, a: &Tensor, b: &Tensor) -> Tensor {
-    assert_eq!([a.rows(), a.cols()], [b.rows(), b.cols()], "sum: shapes differ");
-    let mut y = device.scratch(a.values().len());
-    y.iter_mut().zip(a.values()).zip(b.values()).for_each(|((y, a), b)| *y = a + b);
-    Tensor::new([a.rows(), a.cols()], y)
+    assert!(a.rows() <= b.rows() && a.cols() == b.cols(), "sum: shapes differ");
+    let mut y = device.scratch(b.values().len());
+    let (common, new) = y.split_at_mut(a.values().len());
+    common.iter_mut().zip(a.values()).zip(b.values()).for_each(|((y, a), b)| *y = a + b);
+    new.copy_from_slice(&b.values()[a.values().len()..]);
+    Tensor::new([b.rows(), b.cols()], y)
 }
 
-/// `factor·a`.
-pub(super) fn scale(a: &Tensor, factor: f32, y: &mut [f32]) {
-    y.iter_mut().zip(a.values()).for_each(|(y, a)| *y = a * factor);
+/// Sums divided by the number of steps: those taken before, and the newest.
+pub(super) fn means(sums: &Tensor, ages: &[u32], y: &mut [f32]) {
+    for ((row, y), age) in y.chunks_exact_mut(sums.cols()).enumerate().zip(ages) {
+        let factor = 1.0 / (age + 1) as f32;
+        y.iter_mut().zip(sums.row(row)).for_each(|(y, sum)| *y = sum * factor);
+    }
 }
 
-/// Each row of q against the keys and values of all steps of its lineage, one matrix `[rows, 2D]` per step.
+/// Each row of q against the keys and values of all steps of its lineage, one matrix `[rows, 2D]` per step, the
+/// newest last.
 pub(super) fn attention_cached(
     q: &Tensor,
     heads: &Heads<'_>,
-    steps: &[Tensor],
+    steps: &VecDeque<Tensor>,
     lineage: &Lineage,
     out: &mut [f32],
 ) {
     attend_rows(q, heads, out, |row| {
         let past = lineage.past(row);
-        (past.len(), move |step: usize| steps[step].row(past[step] as usize))
+        let first = steps.len() - past.len();
+        (past.len(), move |step: usize| steps[first + step].row(past[step] as usize))
     });
 }
 
 pub(super) fn attention_memory(q: &Tensor, heads: &Heads<'_>, memory: &Memory<'_>, out: &mut [f32]) {
-    let Memory { kv, keys, sentences } = memory;
+    let Memory { kv, spans, sentences } = memory;
     attend_rows(q, heads, out, |row| {
-        let range = keys.range(sentences.values()[row] as usize);
-        (range.len(), move |j: usize| kv.row(range.start + j))
+        let [first, end] = spans.of(sentences.values()[row]);
+        (end - first, move |j: usize| kv.row(first + j))
     });
 }
 
@@ -100,7 +114,7 @@ fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
     });
 }
 
-/// The mean of the inputs of the last steps, one matrix `[rows, D]` per step.
+/// The mean of the inputs of the last steps of each hypothesis, one matrix `[rows, D]` per step, the newest last.
 pub(super) fn window_mean(steps: &VecDeque<Tensor>, lineage: &Lineage, cols: usize, mean: &mut [f32]) {
     for_rows(
         mean,
@@ -109,12 +123,13 @@ pub(super) fn window_mean(steps: &VecDeque<Tensor>, lineage: &Lineage, cols: usi
         |first, rows| {
             for (i, mean) in rows.chunks_exact_mut(cols).enumerate() {
                 let past = lineage.past(first + i);
-                let recent = &past[past.len() - steps.len()..];
+                let terms = past.len().min(steps.len());
+                let (recent, rows) = (steps.range(steps.len() - terms..), &past[past.len() - terms..]);
                 mean.fill(0.0);
-                for (step, &row) in steps.iter().zip(recent) {
+                for (step, &row) in recent.zip(rows) {
                     mean.iter_mut().zip(step.row(row as usize)).for_each(|(m, v)| *m += v);
                 }
-                let inverse = 1.0 / steps.len() as f32;
+                let inverse = 1.0 / terms as f32;
                 mean.iter_mut().for_each(|m| *m *= inverse);
             }
         },
@@ -123,48 +138,55 @@ pub(super) fn window_mean(steps: &VecDeque<Tensor>, lineage: &Lineage, cols: usi
 
 pub(super) fn continuations(
     logits: &Tensor,
-    groups: &Groups<'_>,
+    live: &[LiveRow],
+    groups: &[Range<usize>],
     count: usize,
-    constraints: &Constraints,
-    end: u32,
-) -> Continuations {
-    let scores = groups.scores;
-    let open = groups.going_on.par_iter().map(|group| {
+    symbols: Symbols,
+) -> Vec<Vec<Candidate>> {
+    let best_of = |group: &Range<usize>| {
         let mut best = Vec::with_capacity(count + 1);
         for row in group.clone() {
             vectorised(
                 #[inline(always)]
-                || scan(logits.row(row), row as u32, scores[row], count, constraints, &mut best),
+                || match live[row].next {
+                    Next::End => insert(close(logits.row(row), row, &live[row], symbols), count, &mut best),
+                    _ => scan(logits.row(row), row as u32, &live[row], symbols, count, &mut best),
+                },
             );
         }
         best
-    });
-    let close = |row: usize| {
-        let logits = logits.row(row);
-        let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let sum: f64 = logits.iter().map(|&v| f64::from(v - highest).exp()).sum();
-        let log_prob = f64::from(logits[end as usize] - highest) - sum.ln();
-        Candidate { score: scores[row] + log_prob as f32, row: row as u32, token: end }
     };
-    let closed = groups.at_limit.iter().map(|group| ranked(group.clone().map(close).collect()));
-    Continuations { open: open.collect(), closed: closed.collect() }
+    groups.par_iter().map(best_of).collect()
+}
+
+/// The hypothesis with the end mark.
+fn close(logits: &[f32], row: usize, live: &LiveRow, symbols: Symbols) -> Candidate {
+    let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits.iter().map(|&v| f64::from(v - highest).exp()).sum();
+    let log_prob = f64::from(logits[symbols.end as usize] - highest) - sum.ln();
+    Candidate { score: live.score + log_prob as f32, row: row as u32, token: symbols.end }
+}
+
+/// Puts a candidate into the list of the best, if it is possible and good enough.
+#[inline(always)]
+fn insert(candidate: Candidate, count: usize, best: &mut Vec<Candidate>) {
+    let worthwhile = best.len() < count || candidate.order(&best[count - 1]).is_lt();
+    if worthwhile && candidate.score.is_finite() {
+        let at = best.partition_point(|other| other.order(&candidate).is_lt());
+        best.insert(at, candidate);
+        best.truncate(count);
+    }
 }
 
 #[inline(always)]
-fn scan(
-    logits: &[f32],
-    row: u32,
-    score: f32,
-    count: usize,
-    constraints: &Constraints,
-    best: &mut Vec<Candidate>,
-) {
+fn scan(logits: &[f32], row: u32, live: &LiveRow, symbols: Symbols, count: usize, best: &mut Vec<Candidate>) {
     const RUN: usize = 32;
     let highest = math::max(logits);
     let log_sum = highest + math::sum_by(logits, |v| math::exp(v - highest)).ln();
-    let base = score - log_sum;
+    let base = live.score - log_sum;
+    let forbidden = |token: u32| token == symbols.pad || (live.next == Next::Words && token == symbols.end);
     // A penalty below 0 lifts its token above its run.
-    let lift = constraints.penalties.iter().fold(0.0_f32, |lift, (_, penalty)| lift.max(-penalty));
+    let lift = (-live.unknown_penalty).max(0.0);
     for (run, values) in logits.chunks(RUN).enumerate() {
         // Most runs hold nothing good enough: one comparison passes over them.
         if best.len() == count && math::max(values) + base + lift <= best[count - 1].score {
@@ -172,13 +194,9 @@ fn scan(
         }
         for (i, value) in values.iter().enumerate() {
             let token = (run * RUN + i) as u32;
-            let penalty = constraints.penalties.iter().find(|(id, _)| *id == token).map_or(0.0, |(_, p)| *p);
-            let candidate = Candidate { score: value + base - penalty, row, token };
-            let worthwhile = best.len() < count || candidate.order(&best[count - 1]).is_lt();
-            if worthwhile && candidate.score.is_finite() && !constraints.forbidden.contains(&token) {
-                let at = best.partition_point(|other| other.order(&candidate).is_lt());
-                best.insert(at, candidate);
-                best.truncate(count);
+            let penalty = if token == symbols.unknown { live.unknown_penalty } else { 0.0 };
+            if !forbidden(token) {
+                insert(Candidate { score: value + base - penalty, row, token }, count, best);
             }
         }
     }

@@ -3,14 +3,15 @@
 use std::ops::Range;
 
 use super::attention::{Heads, Memory};
-use super::best::{Candidate, Constraints, Continuations, Groups, ranked};
-use super::lineage::{GpuLineage, Room};
+use super::best::{Candidate, LiveRow, Next, Symbols};
+use super::lineage::GpuLineage;
 use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
+use crate::cuda::transfer::Arrival;
 use crate::device::Buffer;
-use crate::{Ids, Tensor, Var};
+use crate::{Ids, Result, Tensor, Var};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
@@ -18,13 +19,14 @@ const THREADS: u32 = 256;
 const BEST_THREADS: u32 = 512;
 
 kernels! {
-    static FILE = "decode" at "decode.cu", constants [THREADS, BEST_THREADS];
+    static FILE = "decode" at "decode.cu", constants [THREADS, BEST_THREADS, WORDS, END];
 
     /// Keys and values of the newest step go to the cache.
     struct StoreKv = store_kv {
         qkv: *const Act,
         kv: *mut Act,
-        before: *const u32,
+        clock: *const u32,
+        ring: u32,
         room: u32,
         rows: u32,
         width: u32,
@@ -34,8 +36,9 @@ kernels! {
     struct AdvanceLineage = advance_lineage {
         lineage: *mut u32,
         parents: *const u32,
-        before: *const u32,
-        steps: u32,
+        ages: *const u32,
+        clock: *const u32,
+        ring: u32,
         room: u32,
         rows: u32,
     }
@@ -45,7 +48,8 @@ kernels! {
         x: *const Act,
         sums: *mut f32,
         parents: *const u32,
-        before: *const u32,
+        ages: *const u32,
+        clock: *const u32,
         mean: *mut Act,
         room: u32,
         rows: u32,
@@ -55,13 +59,14 @@ kernels! {
     /// Means of the last inputs.
     struct WindowGate = window_gate {
         x: *const Act,
-        ring: *mut Act,
+        inputs: *mut Act,
         lineage: *const u32,
-        before: *const u32,
+        ages: *const u32,
+        clock: *const u32,
         mean: *mut Act,
         window: u32,
         kept: u32,
-        steps: u32,
+        ring: u32,
         room: u32,
         rows: u32,
         cols: u32,
@@ -73,10 +78,11 @@ kernels! {
         q_stride: u32,
         kv: *const Act,
         lineage: *const u32,
-        before: *const u32,
+        ages: *const u32,
+        clock: *const u32,
         weights: *const f32,
         out: *mut Act,
-        steps: u32,
+        ring: u32,
         room: u32,
         rows: u32,
         heads: u32,
@@ -88,7 +94,7 @@ kernels! {
         q: *const Act,
         q_stride: u32,
         kv: *const Act,
-        starts: *const u32,
+        spans: *const u32,
         sentences: *const u32,
         weights: *const f32,
         out: *mut Act,
@@ -100,23 +106,39 @@ kernels! {
     struct Gather = gather { x: *const Act, rows: *const u32, y: *mut Act, count: u32, cols: u32 }
     struct GatherFloat = gather_float { x: *const f32, rows: *const u32, y: *mut f32, count: u32, cols: u32 }
 
+    struct Put = put { x: *const Act, rows: *const u32, y: *mut Act, count: u32, cols: u32 }
+    struct PutFloat = put_float { x: *const f32, rows: *const u32, y: *mut f32, count: u32, cols: u32 }
+
     /// Best continuations of each row of logits.
-    struct BestContinuations = best_rows {
+    struct BestRows = best_rows {
         logits: *const Act,
         types: u32,
         scores: *const f32,
-        forbidden: *const u32,
-        forbidden_count: u32,
-        penalised: *const u32,
         penalties: *const f32,
-        penalty_count: u32,
+        rules: *const u32,
+        pad: u32,
+        end: u32,
+        unknown: u32,
         count: u32,
         best_scores: *mut f32,
         best_tokens: *mut u32,
-        end_scores: *mut f32,
-        end_token: u32,
+    }
+
+    /// Best continuations of groups of rows.
+    struct BestOfGroups = best_of_groups {
+        best_scores: *const f32,
+        best_tokens: *const u32,
+        groups: *const u32,
+        count: u32,
+        scores: *mut f32,
+        rows: *mut u32,
+        tokens: *mut u32,
     }
 }
+
+/// Rules of rows, as kernels know them.
+const WORDS: u32 = Next::Words as u32;
+const END: u32 = Next::End as u32;
 
 /// One thread for eight columns of a row.
 fn runs(rows: usize, cols: usize) -> Shape {
@@ -143,17 +165,29 @@ pub(super) fn gather(gpu: &Gpu, x: &Tensor, rows: &Ids, y: &Buffer) {
     }
 }
 
+pub(super) fn put(x: &Tensor, rows: &Ids, y: &Tensor) {
+    let (gpu, shape) = (x.gpu(), Shape::over_rows(rows.len(), x.cols()));
+    let is_act = x.dtype() == gpu.act();
+    let (count, cols) = (rows.len() as u32, x.cols() as u32);
+    let (x, rows, y) = (x.ptr(), rows.ptr(), y.ptr());
+    match is_act {
+        true => gpu.call(shape, &Put { x, rows, y, count, cols }),
+        false => gpu.call(shape, &PutFloat { x, rows, y, count, cols }),
+    }
+}
+
 /// The lineages of `rows` hypotheses take a step.
 pub(super) fn advance(lineage: &GpuLineage, rows: usize) {
-    let Room { rows: room, steps } = lineage.room;
+    let room = lineage.room;
     lineage.table.gpu().call(
         Shape::grid([rows.div_ceil(THREADS as usize), 32], THREADS),
         &AdvanceLineage {
             lineage: lineage.table.ptr(),
             parents: lineage.parents.ptr(),
-            before: lineage.before.ptr(),
-            steps: steps as u32,
-            room: room as u32,
+            ages: lineage.ages.ptr(),
+            clock: lineage.clock.ptr(),
+            ring: room.ring() as u32,
+            room: room.rows as u32,
             rows: rows as u32,
         },
     );
@@ -173,13 +207,14 @@ pub(super) fn window_step(x: &Var, ring: &Ring<'_>, lineage: &GpuLineage, mean: 
         runs(rows, cols),
         &WindowGate {
             x: x.ptr(),
-            ring: ring.inputs.ptr(),
+            inputs: ring.inputs.ptr(),
             lineage: lineage.table.ptr(),
-            before: lineage.before.ptr(),
+            ages: lineage.ages.ptr(),
+            clock: lineage.clock.ptr(),
             mean: mean.ptr(),
             window: ring.window as u32,
             kept: ring.kept as u32,
-            steps: lineage.room.steps as u32,
+            ring: lineage.room.ring() as u32,
             room: lineage.room.rows as u32,
             rows: rows as u32,
             cols: cols as u32,
@@ -196,7 +231,8 @@ pub(super) fn running_step(x: &Var, sums: &Buffer, lineage: &GpuLineage, mean: &
             x: x.ptr(),
             sums: sums.ptr(),
             parents: lineage.parents.ptr(),
-            before: lineage.before.ptr(),
+            ages: lineage.ages.ptr(),
+            clock: lineage.clock.ptr(),
             mean: mean.ptr(),
             room: lineage.room.rows as u32,
             rows: rows as u32,
@@ -213,10 +249,11 @@ pub(super) fn attention_cached(
     out: &Buffer,
 ) {
     let (gpu, rows, width) = (lineage.table.gpu(), qkv.rows(), qkv.cols() / 3);
-    let (before, room) = (lineage.before.ptr(), lineage.room.rows as u32);
-    let store =
-        StoreKv { qkv: qkv.ptr(), kv: kv.ptr(), before, room, rows: rows as u32, width: width as u32 };
-    gpu.call(runs(2 * rows, width), &store);
+    let (clock, ring, room) = (lineage.clock.ptr(), lineage.room.ring() as u32, lineage.room.rows as u32);
+    gpu.call(
+        runs(2 * rows, width),
+        &StoreKv { qkv: qkv.ptr(), kv: kv.ptr(), clock, ring, room, rows: rows as u32, width: width as u32 },
+    );
     gpu.call(
         heads_shape(rows, heads.count),
         &AttentionCached {
@@ -224,10 +261,11 @@ pub(super) fn attention_cached(
             q_stride: 3 * width as u32,
             kv: kv.ptr(),
             lineage: lineage.table.ptr(),
-            before,
+            ages: lineage.ages.ptr(),
+            clock,
             weights: pointer(heads.weights),
             out: out.ptr(),
-            steps: lineage.room.steps as u32,
+            ring,
             room,
             rows: rows as u32,
             heads: heads.count as u32,
@@ -244,7 +282,7 @@ pub(super) fn attention_memory(gpu: &Gpu, q: &Var, heads: &Heads<'_>, memory: &M
             q: q.ptr(),
             q_stride: width as u32,
             kv: memory.kv.ptr(),
-            starts: memory.keys.argument().starts,
+            spans: memory.spans.pairs().ptr(),
             sentences: memory.sentences.ptr(),
             weights: pointer(heads.weights),
             out: out.ptr(),
@@ -255,87 +293,82 @@ pub(super) fn attention_memory(gpu: &Gpu, q: &Var, heads: &Heads<'_>, memory: &M
     );
 }
 
+/// Ranked continuations on their way to the host.
+pub(super) struct Ranked {
+    arrival: Arrival,
+    groups: usize,
+    count: usize,
+}
+
 pub(super) fn continuations(
     logits: &Tensor,
-    groups: &Groups<'_>,
+    live: &[LiveRow],
+    groups: &[Range<usize>],
     count: usize,
-    constraints: &Constraints,
-    end: u32,
-) -> Continuations {
-    let found = best_rows(logits, groups.scores, count, constraints, end);
-    let open = groups.going_on.iter().map(|group| found.merge(group.clone(), count)).collect();
-    let closed = groups.at_limit.iter().map(|group| found.ends(group.clone(), end)).collect();
-    Continuations { open, closed }
-}
-
-/// The best continuations of each row, on the host.
-struct BestRows {
-    count: usize,
-    scores: Vec<f32>,
-    tokens: Vec<u32>,
-    end_scores: Vec<f32>,
-}
-
-/// Looks at as many rows of `logits` as there are scores.
-fn best_rows(logits: &Tensor, scores: &[f32], count: usize, constraints: &Constraints, end: u32) -> BestRows {
-    let (gpu, rows, types) = (logits.gpu(), scores.len(), logits.cols());
-    // In one block each way: scores, forbidden and penalised tokens, penalties; best scores and tokens, end scores.
-    let mut input: Vec<u32> = scores.iter().map(|score| score.to_bits()).collect();
-    input.extend(&constraints.forbidden);
-    input.extend(constraints.penalties.iter().map(|(token, _)| *token));
-    input.extend(constraints.penalties.iter().map(|(_, penalty)| penalty.to_bits()));
+    symbols: Symbols,
+) -> Result<Ranked> {
+    let (gpu, rows, types) = (logits.gpu(), live.len(), logits.cols());
+    // In one block: scores, penalties, rules; the rows of each group.
+    let mut input: Vec<u32> = live.iter().map(|live| live.score.to_bits()).collect();
+    input.extend(live.iter().map(|live| live.unknown_penalty.to_bits()));
+    input.extend(live.iter().map(|live| live.next as u32));
+    input.extend(groups.iter().flat_map(|group| [group.start as u32, group.end as u32]));
     let given = Block::new(gpu, 4 * input.len());
     given.write(0, &input);
     let word = |at: usize| given.ptr().plus(4 * at);
-    let (forbidden, penalised) = (constraints.forbidden.len(), constraints.penalties.len());
-    let found = Block::new(gpu, 4 * rows * (2 * count + 1));
-    let output = |at: usize| found.ptr().plus(4 * at);
+    let of_rows = Block::new(gpu, 4 * 2 * rows * count);
+    let (best_scores, best_tokens) = (of_rows.ptr(), of_rows.ptr().plus(4 * rows * count));
     gpu.call(
         Shape::of(rows, if types < 16_384 { BEST_THREADS / 2 } else { BEST_THREADS }),
-        &BestContinuations {
+        &BestRows {
             logits: logits.ptr(),
             types: types as u32,
             scores: word(0),
-            forbidden: word(rows),
-            forbidden_count: forbidden as u32,
-            penalised: word(rows + forbidden),
-            penalties: word(rows + forbidden + penalised),
-            penalty_count: penalised as u32,
+            penalties: word(rows),
+            rules: word(2 * rows),
+            pad: symbols.pad,
+            end: symbols.end,
+            unknown: symbols.unknown,
             count: count as u32,
-            best_scores: output(0),
-            best_tokens: output(rows * count),
-            end_scores: output(2 * rows * count),
-            end_token: end,
+            best_scores,
+            best_tokens,
         },
     );
-    let mut words = vec![0u32; rows * (2 * count + 1)];
-    found.read(0, &mut words);
-    let floats = |words: &[u32]| words.iter().map(|&bits| f32::from_bits(bits)).collect();
-    BestRows {
-        count,
-        scores: floats(&words[..rows * count]),
-        tokens: words[rows * count..2 * rows * count].to_vec(),
-        end_scores: floats(&words[2 * rows * count..]),
-    }
+    let words = 3 * groups.len() * count;
+    // A power of two: page-locked memory is used again for copies of the same size.
+    let found = Block::new(gpu, (4 * words).next_power_of_two());
+    gpu.call(
+        Shape::of(groups.len(), 32),
+        &BestOfGroups {
+            best_scores,
+            best_tokens,
+            groups: word(3 * rows),
+            count: count as u32,
+            scores: found.ptr(),
+            rows: found.ptr().plus(4 * groups.len() * count),
+            tokens: found.ptr().plus(8 * groups.len() * count),
+        },
+    );
+    let arrival = Arrival::of(gpu, found.ptr(), (4 * words).next_power_of_two())?;
+    Ok(Ranked { arrival, groups: groups.len(), count })
 }
 
-impl BestRows {
-    /// The `count` best continuations over a run of rows.
-    fn merge(&self, rows: Range<usize>, count: usize) -> Vec<Candidate> {
-        let of_row = |row: usize| {
-            let range = row * self.count..(row + 1) * self.count;
-            let each = self.scores[range.clone()].iter().zip(&self.tokens[range]);
-            each.map(move |(&score, &token)| Candidate { score, row: row as u32, token })
+impl Ranked {
+    /// The continuations of each group; waits for them.
+    pub(super) fn read(self) -> Result<Vec<Vec<Candidate>>> {
+        let words: &[u32] = self.arrival.values()?;
+        let of_kind =
+            |kind: usize, group: usize| &words[(kind * self.groups + group) * self.count..][..self.count];
+        let of_group = |group: usize| {
+            let rows_and_tokens = of_kind(1, group).iter().zip(of_kind(2, group));
+            let candidates = of_kind(0, group).iter().zip(rows_and_tokens);
+            let candidates = candidates.map(|(&score, (&row, &token))| Candidate {
+                score: f32::from_bits(score),
+                row,
+                token,
+            });
+            candidates.take_while(|candidate| candidate.score.is_finite()).collect()
         };
-        let mut all = ranked(rows.flat_map(of_row).collect());
-        all.truncate(count);
-        all
-    }
-
-    /// A run of rows closed with the end mark.
-    fn ends(&self, rows: Range<usize>, end: u32) -> Vec<Candidate> {
-        ranked(
-            rows.map(|row| Candidate { score: self.end_scores[row], row: row as u32, token: end }).collect(),
-        )
+        Ok((0..self.groups).map(of_group).collect())
     }
 }

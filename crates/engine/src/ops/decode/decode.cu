@@ -1,10 +1,11 @@
 // Search: one new row per hypothesis and step, attention over cached keys and values, the best next tokens.
 //
-// Self-attention's cache is kv [steps, room, 2D], keys then values, one matrix per step; `room` is the most rows there
-// can be. Hypotheses that are reordered do not move it: the lineage says at which row of each step a hypothesis has its
-// past. Lineage [2, steps, room] and running sums [2, room, D] exist twice: step t reads the copy of step t − 1 and
-// writes its own, t mod 2. `*before` is t, the number of steps before this one; it is read from device memory, so that
-// a captured step can be replayed.
+// Self-attention's cache is kv [ring, room, 2D], keys then values, one matrix per step; `room` is the most rows there
+// can be. Step t uses matrix t mod `ring`, a power of two that no hypothesis has more steps than. Hypotheses that are
+// reordered do not move it: the lineage says at which row of each step a hypothesis has its past. Hypotheses begin at
+// different steps: ages[row] is the number of steps that one has taken before this one. Lineage [2, ring, room] and
+// running sums [2, room, D] exist twice: step t reads the copy of step t − 1 and writes its own, t mod 2. `*clock` is t;
+// clock and ages are read from device memory, so that a captured step can be replayed. The clock may wrap.
 
 #define MINUS_INFINITY __uint_as_float(0xff800000u)
 #define LOWEST (-3.402823466e38f)  // below every number that occurs, and still subtracts to a number
@@ -14,46 +15,50 @@
 // Puts columns D..3D of qkv [rows, 3D] into the newest step of kv, D = width.
 // launch: grid ceil(rows·2·ceil(width/8)/256), block 256
 extern "C" __global__ void __launch_bounds__(THREADS)
-store_kv(const act* __restrict__ qkv, act* __restrict__ kv, const u32* before, u32 room, u32 rows, u32 width) {
+store_kv(const act* __restrict__ qkv, act* __restrict__ kv, const u32* clock, u32 ring, u32 room, u32 rows, u32 width) {
     u32 runs = (width + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x;
     u32 row = index / (2 * runs), part = index / runs % 2, at = index % runs * 8;
     if (row >= rows) return;
-    u64 to = (u64)*before * room + row;
+    u64 to = (u64)(*clock & (ring - 1)) * room + row;
     float v[8];
     load8(qkv + ((u64)row * 3 + 1 + part) * width, at, width, v);
     store8(kv + (to * 2 + part) * width, at, width, v);
 }
 
-__device__ __forceinline__ u64 copy_of(u32 step, u32 steps, u32 room) {
-    return (u64)(step % 2) * steps * room;
+__device__ __forceinline__ u64 copy_of(u32 step, u32 ring, u32 room) {
+    return (u64)(step % 2) * ring * room;
 }
 
 // Hypothesis r of this step descends from hypothesis parents[r] of the step before: new[s][r] = old[s][parents[r]] for
-// the steps s before this one, and in this one it has its own row.
+// its steps s before this one, and in this one it has its own row.
 // launch: grid (ceil(rows/256), 32), block 256
 extern "C" __global__ void __launch_bounds__(THREADS)
-advance_lineage(u32* lineage, const u32* parents, const u32* before, u32 steps, u32 room, u32 rows) {
-    u32 row = blockIdx.x * THREADS + threadIdx.x, t = *before;
+advance_lineage(u32* lineage, const u32* parents, const u32* ages, const u32* clock, u32 ring, u32 room, u32 rows) {
+    u32 row = blockIdx.x * THREADS + threadIdx.x, t = *clock;
     if (row >= rows) return;
-    u32* own = lineage + copy_of(t, steps, room);
-    const u32* old = lineage + copy_of(t + 1, steps, room);
-    u32 parent = parents[row];
-    if (blockIdx.y == 0) own[(u64)t * room + row] = row;
+    u32* own = lineage + copy_of(t, ring, room);
+    const u32* old = lineage + copy_of(t + 1, ring, room);
+    u32 parent = parents[row], age = ages[row];
+    if (blockIdx.y == 0) own[(u64)(t & (ring - 1)) * room + row] = row;
 #pragma unroll 4
-    for (u32 s = blockIdx.y; s < t; s += gridDim.y) own[(u64)s * room + row] = old[(u64)s * room + parent];
+    for (u32 back = 1 + blockIdx.y; back <= age; back += gridDim.y) {
+        u64 step = (u64)((t - back) & (ring - 1)) * room;
+        own[step + row] = old[step + parent];
+    }
 }
 
-// What a running gate reads: the sum of the inputs x [rows, cols] of a hypothesis so far, and mean = sum/(t + 1).
+// What a running gate reads: the sum of the inputs x [rows, cols] of a hypothesis so far, and mean = sum/(age + 1).
 // launch: grid ceil(rows·ceil(cols/8)/256), block 256
 extern "C" __global__ void __launch_bounds__(THREADS)
-running_gate(const act* __restrict__ x, float* sums, const u32* parents, const u32* before, act* __restrict__ mean,
-             u32 room, u32 rows, u32 cols) {
-    u32 runs = (cols + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x, t = *before;
+running_gate(const act* __restrict__ x, float* sums, const u32* parents, const u32* ages, const u32* clock,
+             act* __restrict__ mean, u32 room, u32 rows, u32 cols) {
+    u32 runs = (cols + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x, t = *clock;
     u32 row = index / runs, at = index % runs * 8;
     if (row >= rows) return;
-    float v[8], past[8], inverse = 1.0f / (float)(t + 1);
+    u32 age = ages[row];
+    float v[8], past[8], inverse = 1.0f / (float)(age + 1);
     load8(x + (u64)row * cols, at, cols, v);
-    if (t > 0) {
+    if (age > 0) {
         load8(sums + ((u64)((t + 1) % 2) * room + parents[row]) * cols, at, cols, past);
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] += past[i];
@@ -67,21 +72,23 @@ running_gate(const act* __restrict__ x, float* sums, const u32* parents, const u
 #define IN_FLIGHT 4u
 
 // What a gate over a window reads: the mean of the last `window` inputs of a hypothesis, x [rows, cols] being the newest,
-// which is put into ring [kept, room, cols]: the inputs of step s lie in matrix s mod kept, kept ≥ min(window, steps).
+// which is put into inputs [kept, room, cols]: those of step s lie in matrix s mod kept, a power of two that is at least
+// min(window, steps of a hypothesis).
 // launch: grid ceil(rows·ceil(cols/8)/256), block 256
 extern "C" __global__ void __launch_bounds__(THREADS)
-window_gate(const act* __restrict__ x, act* ring, const u32* lineage, const u32* before, act* __restrict__ mean,
-            u32 window, u32 kept, u32 steps, u32 room, u32 rows, u32 cols) {
-    u32 runs = (cols + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x, t = *before;
+window_gate(const act* __restrict__ x, act* inputs, const u32* lineage, const u32* ages, const u32* clock,
+            act* __restrict__ mean, u32 window, u32 kept, u32 ring, u32 room, u32 rows, u32 cols) {
+    u32 runs = (cols + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x, t = *clock;
     u32 row = index / runs, at = index % runs * 8;
     if (row >= rows) return;
-    lineage += copy_of(t, steps, room) + row;
-    u32 terms = min(t + 1, window);
+    lineage += copy_of(t, ring, room) + row;
+    u32 terms = min(ages[row] + 1, window);
     float sum[8] = {}, v[IN_FLIGHT][8], own[8];
-    for (u32 s = t + 1 - terms; s < t; s += IN_FLIGHT) {
+    for (u32 back = terms - 1; back > 0; back -= min(back, IN_FLIGHT)) {
         auto from = [&](u32 b) {
-            u64 place = (u64)((s + b) % kept) * room + lineage[(u64)min(s + b, t) * room];
-            return s + b < t ? ring + place * cols : nullptr;
+            u32 step = t - (b < back ? back - b : 0);
+            u64 place = (u64)(step & (kept - 1)) * room + lineage[(u64)(step & (ring - 1)) * room];
+            return b < back ? inputs + place * cols : nullptr;
         };
         load_rows<IN_FLIGHT>(from, at, cols, v);
 #pragma unroll
@@ -90,7 +97,7 @@ window_gate(const act* __restrict__ x, act* ring, const u32* lineage, const u32*
             for (int i = 0; i < 8; i++) sum[i] += v[b][i];
     }
     load8(x + (u64)row * cols, at, cols, own);
-    store8(ring + ((u64)(t % kept) * room + row) * cols, at, cols, own);
+    store8(inputs + ((u64)(t & (kept - 1)) * room + row) * cols, at, cols, own);
     float inverse = 1.0f / (float)terms;
 #pragma unroll
     for (int i = 0; i < 8; i++) sum[i] = (sum[i] + own[i]) * inverse;
@@ -116,6 +123,24 @@ extern "C" __global__ void gather(const act* x, const u32* rows, act* y, u32 cou
 
 extern "C" __global__ void gather_float(const float* x, const u32* rows, float* y, u32 count, u32 cols) {
     gather_run(x, rows, y, count, cols);
+}
+
+template <typename T>
+__device__ __forceinline__ void put_run(const T* x, const u32* rows, T* y, u32 count, u32 cols) {
+    const Place p = place_of_thread();
+    if (p.row >= count || p.at >= cols) return;
+    float v[8];
+    load8(x + (u64)p.row * cols, p.at, cols, v);
+    store8(y + (u64)rows[p.row] * cols, p.at, cols, v);
+}
+
+// y[rows[i]] = x[i]; x [count, cols]; no row is named twice
+extern "C" __global__ void put(const act* x, const u32* rows, act* y, u32 count, u32 cols) {
+    put_run(x, rows, y, count, cols);
+}
+
+extern "C" __global__ void put_float(const float* x, const u32* rows, float* y, u32 count, u32 cols) {
+    put_run(x, rows, y, count, cols);
 }
 
 // ---- attention of single rows ----------------------------------------------------------------------------------
@@ -210,28 +235,31 @@ __device__ __forceinline__ void attend(const act* q, const act* kv, u32 count, P
 // are read fast, and then q_stride must be one, too.
 // launch: grid (ceil(rows/8), heads), block 256
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-attention_cached(const act* q, u32 q_stride, const act* kv, const u32* lineage, const u32* before,
-                 const float* weights, act* out, u32 steps, u32 room, u32 rows, u32 heads, u32 head_width) {
-    u32 row = blockIdx.x * ROWS + threadIdx.x / 32, head = blockIdx.y, t = *before;
+attention_cached(const act* q, u32 q_stride, const act* kv, const u32* lineage, const u32* ages, const u32* clock,
+                 const float* weights, act* out, u32 ring, u32 room, u32 rows, u32 heads, u32 head_width) {
+    u32 row = blockIdx.x * ROWS + threadIdx.x / 32, head = blockIdx.y, t = *clock;
     if (row >= rows) return;
-    lineage += copy_of(t, steps, room);
+    lineage += copy_of(t, ring, room);
+    u32 age = ages[row];
     float weight = weights != nullptr ? weights[(u64)row * heads + head] : 1.0f;
-    auto place = [&](u32 s) { return (u64)s * room + lineage[(u64)s * room + row]; };
+    auto place = [&](u32 s) {
+        u64 step = (u64)((t - age + s) & (ring - 1)) * room;
+        return step + lineage[step + row];
+    };
     out += (u64)row * heads * head_width;
-    attend(q + (u64)row * q_stride, kv, t + 1, place, weight, out, head, heads, head_width);
+    attend(q + (u64)row * q_stride, kv, age + 1, place, weight, out, head, heads, head_width);
 }
 
-// Each row of q against the rows starts[b] .. starts[b + 1] of kv [Nk, 2D], b = sentences[row]; zeros for NO_SENTENCE
-// and for a sentence without rows. Else as attention_cached.
+// Each row of q against the rows spans[2b] .. spans[2b + 1] of kv [Nk, 2D], b = sentences[row]; zeros for a sentence
+// without rows. Else as attention_cached.
 // launch: grid (ceil(rows/8), heads), block 256
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-attention_memory(const act* q, u32 q_stride, const act* kv, const u32* starts, const u32* sentences,
+attention_memory(const act* q, u32 q_stride, const act* kv, const u32* spans, const u32* sentences,
                  const float* weights, act* out, u32 rows, u32 heads, u32 head_width) {
     u32 row = blockIdx.x * ROWS + threadIdx.x / 32, head = blockIdx.y;
     if (row >= rows) return;
     float weight = weights != nullptr ? weights[(u64)row * heads + head] : 1.0f;
-    u32 sentence = sentences[row], first = 0, count = 0;
-    if (sentence != NO_SENTENCE) first = starts[sentence], count = starts[sentence + 1] - first;
+    u32 sentence = sentences[row], first = spans[2 * sentence], count = spans[2 * sentence + 1] - first;
     auto place = [&](u32 j) { return (u64)first + j; };
     out += (u64)row * heads * head_width;
     attend(q + (u64)row * q_stride, kv, count, place, weight, out, head, heads, head_width);
@@ -307,35 +335,22 @@ struct Scoring {
     const act* logits;
     u32 types;
     float base;  // the hypothesis' score − ln Σ exp
-    const u32* forbidden;
-    u32 forbidden_count;
-    const u32* penalised;
-    const float* penalties;
-    u32 penalty_count;
+    u32 forbidden[2];
+    u32 penalised;
+    float penalty;
 
     // Whether a token of one of the runs first, first + stride, … is forbidden or penalised.
     __device__ __forceinline__ bool constrained(u32 first, u32 stride) const {
-        bool found = false;
-#pragma unroll 1
-        for (u32 f = 0; f < forbidden_count; f++) found |= forbidden[f] / 8 % stride == first;
-#pragma unroll 1
-        for (u32 p = 0; p < penalty_count; p++) found |= penalised[p] / 8 % stride == first;
-        return found;
+        return forbidden[0] / 8 % stride == first || forbidden[1] / 8 % stride == first ||
+               penalised / 8 % stride == first;
     }
 
     __device__ __forceinline__ void constrain(u32 run, float score[8]) const {
-#pragma unroll 1
-        for (u32 p = 0; p < penalty_count; p++) {
-            u32 place = penalised[p] - 8 * run;
-            float amount = penalties[p];
 #pragma unroll
-            for (int i = 0; i < 8; i++) score[i] -= place == i ? amount : 0.0f;
-        }
-#pragma unroll 1
-        for (u32 f = 0; f < forbidden_count; f++) {
-            u32 place = forbidden[f] - 8 * run;
-#pragma unroll
-            for (int i = 0; i < 8; i++) score[i] = place == i ? MINUS_INFINITY : score[i];
+        for (int i = 0; i < 8; i++) {
+            u32 token = 8 * run + i;
+            if (token == penalised) score[i] -= penalty;
+            if (token == forbidden[0] || token == forbidden[1]) score[i] = MINUS_INFINITY;
         }
     }
 
@@ -365,18 +380,17 @@ struct Scoring {
 };
 
 // The `count` best continuations of each row of logits [rows, types], best first, of equal scores the lower token
-// first: best_scores, best_tokens [rows, count], score = scores[row] + ln softmax(logits)[token] − penalty. Where there
-// are no more possible ones (forbidden, or not a finite number) the score is −∞ and the token 0. A token is named at
-// most once among the penalised. end_scores[row] = scores[row] + ln softmax(logits)[end_token], whatever is forbidden
-// or penalised; −∞ if not finite.
+// first: best_scores, best_tokens [rows, count], score = scores[row] + ln softmax(logits)[token], less penalties[row] for
+// the token `unknown`. Where there are no more possible ones (forbidden, or not a finite number) the score is −∞ and the
+// token 0. `pad` is forbidden. The rule of a row: WORDS, `end` is forbidden, too; END, nothing but `end` is possible, and
+// nothing is penalised.
 //
 // A thread owns the runs of eight tokens threadIdx.x, threadIdx.x + blockDim.x, … and knows the best candidate among
 // them that is not taken. Each round takes the best of all; the lanes of its warp look for the owner's next one.
 // launch: grid rows, block up to BEST_THREADS
 extern "C" __global__ void __launch_bounds__(BEST_THREADS, 2)
-best_rows(const act* logits, u32 types, const float* scores, const u32* forbidden, u32 forbidden_count,
-          const u32* penalised, const float* penalties, u32 penalty_count, u32 count, float* best_scores,
-          u32* best_tokens, float* end_scores, u32 end_token) {
+best_rows(const act* logits, u32 types, const float* scores, const float* penalties, const u32* rules, u32 pad, u32 end,
+          u32 unknown, u32 count, float* best_scores, u32* best_tokens) {
     __shared__ u64 of_warp[2][32];
     u32 row = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     logits += (u64)row * types;
@@ -384,12 +398,17 @@ best_rows(const act* logits, u32 types, const float* scores, const u32* forbidde
     best_tokens += (u64)row * count;
     float2 total = log_sum(logits, types);
     float score = scores[row];
-    if (threadIdx.x == 0) {
-        float end = score + ((as_float(logits[end_token]) - total.x) - total.y);
-        end_scores[row] = score_of(candidate(end, end_token));
+    u32 rule = rules[row];
+    if (rule == END) {
+        for (u32 rank = threadIdx.x; rank < count; rank += blockDim.x) {
+            float value = score + ((as_float(logits[end]) - total.x) - total.y);
+            best_scores[rank] = rank == 0 ? score_of(candidate(value, end)) : MINUS_INFINITY;
+            best_tokens[rank] = rank == 0 ? end : 0;
+        }
+        return;
     }
-    Scoring scoring = {logits,          types,     score - (total.x + total.y), forbidden,
-                       forbidden_count, penalised, penalties,                   penalty_count};
+    Scoring scoring = {logits,  types,         score - (total.x + total.y), {pad, rule == WORDS ? end : pad},
+                       unknown, penalties[row]};
     bool constrained = scoring.constrained(threadIdx.x, blockDim.x);
     u64 own = scoring.best<2>(threadIdx.x, blockDim.x, constrained, -MINUS_INFINITY, ~0u);
     u64 best = warp_best(own);
@@ -410,5 +429,36 @@ best_rows(const act* logits, u32 types, const float* scores, const u32* forbidde
         next = warp_best(next);
         if (threadIdx.x == owner) own = next;
         best = warp_best(own);
+    }
+}
+
+// The `count` best continuations of each group of rows, groups [2, number] being its first row and the one after its
+// last: scores, rows, tokens [number, count], best first; of equal scores the lower row and then the lower token first.
+// best_scores, best_tokens: see best_rows. Where there are no more, the score is −∞.
+// launch: grid number of groups, block 32
+extern "C" __global__ void __launch_bounds__(32)
+best_of_groups(const float* best_scores, const u32* best_tokens, const u32* groups, u32 count, float* scores, u32* rows,
+               u32* tokens) {
+    u32 lane = threadIdx.x, first = groups[2 * blockIdx.x] * count, end = groups[2 * blockIdx.x + 1] * count;
+    u64 to = (u64)blockIdx.x * count;
+    // A candidate as one number, see above, with the row in the place of the token; rows hold theirs in order.
+    u64 taken = ~(u64)0;
+    u32 taken_at = 0;
+    for (u32 rank = 0; rank < count; rank++) {
+        u64 best = 0;
+        u32 at = ~0u;
+        for (u32 i = first + lane; i < end; i += 32) {
+            u64 own = candidate(best_scores[i], i / count);
+            bool after = own < taken || (own == taken && i > taken_at);
+            if (after && own > best) best = own, at = i;
+        }
+        taken = warp_best(best);
+        taken_at = __reduce_min_sync(FULL_WARP, best == taken ? at : ~0u);
+        if (lane == 0) {
+            scores[to + rank] = score_of(taken);
+            rows[to + rank] = taken == 0 ? 0 : taken_at / count;
+            tokens[to + rank] = taken == 0 ? 0 : best_tokens[taken_at];
+        }
+        if (taken == 0) taken_at = ~0u;
     }
 }

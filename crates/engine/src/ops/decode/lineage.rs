@@ -1,23 +1,37 @@
 //! The rows that a hypothesis descends from.
 
 use super::{cpu, cuda};
-use crate::cuda::memory::{Block, Ptr};
+use crate::cuda::memory::Block;
 use crate::device::Buffer;
 use crate::{Device, Ids, Tape, Tensor, Var};
 
-/// Room for a search: rows (hypotheses) in a step, and steps.
+/// Room for a search: rows (hypotheses) in a step, and steps of a hypothesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Rows of a step at most.
     pub rows: usize,
-    /// Steps at most.
+    /// Steps of a hypothesis at most.
     pub steps: usize,
 }
 
-/// For each hypothesis, the row it descends from at every step. Reordering hypotheses, or letting some leave,
-/// moves these short lists; keys and values stay where they are. One lineage serves all layers.
+impl Room {
+    /// Matrices in a ring that holds the last steps. A power of two, so that the clock may wrap.
+    pub(super) fn ring(self) -> usize {
+        self.steps.next_power_of_two()
+    }
+}
+
+/// For each hypothesis, the row it descends from at every step since it began. Reordering hypotheses, or letting
+/// some leave and others begin, moves these short lists; keys and values stay where they are. One lineage serves
+/// all layers.
+///
+/// Between two steps, [`Lineage::reorder`] says who continues and [`Lineage::begin`] adds newcomers; without
+/// either, everybody continues.
 pub struct Lineage {
-    steps: usize,
+    /// Number of steps that each hypothesis has taken.
+    ages: Vec<u32>,
+    /// Row of the step before from which each hypothesis descends.
+    parents: Vec<u32>,
     data: Data,
 }
 
@@ -29,63 +43,88 @@ enum Data {
 /// The lineage in device memory; see `decode.cu`.
 pub(crate) struct GpuLineage {
     pub(crate) room: Room,
-    /// `[2, steps, rows]`.
+    /// `[2, ring, rows]`.
     pub(crate) table: Block,
-    /// The number of steps before this one.
-    pub(crate) before: Block,
-    /// Row of the previous step from which each row of this step descends.
+    /// Number of steps taken so far by anybody, as the host counts and as kernels read it. It wraps.
+    count: u32,
+    pub(crate) clock: Block,
+    /// [`Lineage::parents`] for kernels.
     pub(crate) parents: Ids,
+    /// [`Lineage::ages`] for kernels.
+    pub(crate) ages: Ids,
 }
 
 impl Lineage {
-    /// `count` hypotheses without a past.
-    pub fn new(device: &Device, room: Room, count: usize) -> Self {
+    /// No hypotheses yet.
+    pub fn new(device: &Device, room: Room) -> Self {
         let data = match device.gpu() {
-            None => Data::Host(vec![Vec::new(); count]),
+            None => Data::Host(Vec::new()),
             Some(gpu) => Data::Gpu(GpuLineage {
                 room,
-                table: Block::new(gpu, 2 * 4 * room.rows * room.steps),
-                before: Block::new(gpu, 4),
+                table: Block::new(gpu, 2 * 4 * room.rows * room.ring()),
+                count: 0,
+                clock: Block::new(gpu, 4),
                 parents: Ids::with_room(device, room.rows),
+                ages: Ids::with_room(device, room.rows),
             }),
         };
-        let mut lineage = Self { steps: 0, data };
-        lineage.restart(count);
-        lineage
+        Self { ages: Vec::new(), parents: Vec::new(), data }
     }
 
-    /// Restarts with `count` hypotheses.
-    pub fn restart(&mut self, count: usize) {
-        self.steps = 0;
-        match &mut self.data {
-            Data::Host(rows) => *rows = vec![Vec::new(); count],
-            Data::Gpu(gpu) => gpu.set_before(0),
+    /// Number of hypotheses.
+    pub fn rows(&self) -> usize {
+        self.ages.len()
+    }
+
+    /// Steps that the oldest hypothesis has taken.
+    pub fn steps(&self) -> usize {
+        self.ages.iter().copied().max().unwrap_or(0) as usize
+    }
+
+    /// Number of steps that each hypothesis has taken.
+    pub fn ages(&self) -> &[u32] {
+        &self.ages
+    }
+
+    /// New hypothesis i descends from old hypothesis `parents[i]`; those not named leave.
+    pub fn reorder(&mut self, parents: &[u32]) {
+        let at = |parent: &u32| *parent as usize;
+        self.ages = parents.iter().map(|parent| self.ages[at(parent)]).collect();
+        self.parents = parents.iter().map(|parent| self.parents[at(parent)]).collect();
+        if let Data::Host(rows) = &mut self.data {
+            *rows = parents.iter().map(|parent| rows[at(parent)].clone()).collect();
         }
     }
 
-    /// Steps taken.
-    pub fn steps(&self) -> usize {
-        self.steps
+    /// `count` hypotheses without a past come after the present ones.
+    pub fn begin(&mut self, count: usize) {
+        let rows = self.rows() + count;
+        self.ages.resize(rows, 0);
+        self.parents.resize(rows, 0);
+        if let Data::Host(past) = &mut self.data {
+            past.resize(rows, Vec::new());
+        }
     }
 
-    /// New hypothesis i descends from old hypothesis `parents[i]`.
-    pub fn reorder(&mut self, parents: &[u32]) {
-        match &mut self.data {
-            Data::Host(rows) => {
-                *rows = parents.iter().map(|&parent| rows[parent as usize].clone()).collect();
-            }
-            Data::Gpu(gpu) => gpu.parents.load(parents),
+    /// Puts the next step into device memory, where an op that is run or replayed finds it.
+    pub fn load(&mut self) {
+        if let Data::Gpu(gpu) = &mut self.data {
+            gpu.parents.load(&self.parents);
+            gpu.ages.load(&self.ages);
+            gpu.clock.gpu().set_word(gpu.clock.ptr(), gpu.count);
         }
     }
 
     /// A step is over, be it run or replayed.
     pub fn count_step(&mut self) {
-        self.steps += 1;
+        self.ages.iter_mut().for_each(|age| *age += 1);
+        self.parents = (0..self.ages.len() as u32).collect();
         if let Data::Gpu(gpu) = &mut self.data {
-            gpu.set_before(self.steps as u32);
+            gpu.count = gpu.count.wrapping_add(1);
         }
     }
 
+    /// The rows of a hypothesis, one for each of its steps, the newest included.
     pub(crate) fn past(&self, row: usize) -> &[u32] {
         match &self.data {
             Data::Host(rows) => &rows[row],
@@ -98,12 +137,6 @@ impl Lineage {
             Data::Host(_) => unreachable!("an op of the GPU was given a lineage of the CPU"),
             Data::Gpu(gpu) => gpu,
         }
-    }
-}
-
-impl GpuLineage {
-    fn set_before(&self, steps: u32) {
-        self.before.gpu().set_word(self.before.ptr(), steps);
     }
 }
 
@@ -123,13 +156,6 @@ impl RunningSum {
             None => Sum::Host(None),
             Some(_) => Sum::Gpu(device.scratch_floats(2 * room.rows * width)),
         })
-    }
-
-    /// Restarts.
-    pub fn clear(&mut self) {
-        if let Sum::Host(sum) = &mut self.0 {
-            *sum = None;
-        }
     }
 
     /// New hypothesis i descends from old hypothesis `parents[i]`. A GPU looks at the lineage instead.
@@ -159,50 +185,11 @@ impl Tape<'_> {
                     Some(sum) => cpu::sum(self.device(), sum, x.tensor()),
                     None => x.tensor().clone(),
                 };
-                cpu::scale(&total, 1.0 / (lineage.steps() + 1) as f32, &mut mean);
+                cpu::means(&total, lineage.ages(), &mut mean);
                 *sum = Some(total);
             }
             Sum::Gpu(sums) => cuda::running_step(x, sums, lineage.on_gpu(), &mean),
         }
         Tensor::new(x.shape(), mean)
-    }
-}
-
-/// A value that a search computes once per batch, at a place in memory that stays the same, so that captured passes
-/// find it.
-pub struct FixedTensor {
-    tensor: Tensor,
-    /// Rows that there is room for; the value of a CPU may have fewer.
-    rows: usize,
-}
-
-impl FixedTensor {
-    /// Room for `[rows, cols]` activations.
-    pub fn activations(device: &Device, [rows, cols]: [usize; 2]) -> Self {
-        Self { tensor: Tensor::new([rows, cols], device.scratch(rows * cols)), rows }
-    }
-
-    /// Room for `[rows, cols]` numbers of 32 bits, such as head weights.
-    pub fn floats(device: &Device, [rows, cols]: [usize; 2]) -> Self {
-        Self { tensor: Tensor::new([rows, cols], device.scratch_floats(rows * cols)), rows }
-    }
-
-    /// Takes a value of no more rows.
-    pub fn set(&mut self, value: &Tensor) {
-        let room = &self.tensor;
-        assert!(value.rows() <= self.rows && value.cols() == room.cols() && value.dtype() == room.dtype());
-        match self.device_ptr() {
-            None => self.tensor = value.clone(),
-            Some(to) => value.gpu().copy(value.ptr(), to, value.count() * value.dtype().size()),
-        }
-    }
-
-    /// The value; on a GPU with surplus rows at the end.
-    pub fn tensor(&self) -> &Tensor {
-        &self.tensor
-    }
-
-    fn device_ptr(&self) -> Option<Ptr> {
-        self.tensor.is_on_gpu().then(|| self.tensor.ptr())
     }
 }

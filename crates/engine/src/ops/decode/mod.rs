@@ -3,8 +3,9 @@
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | `lineage` | the rows that a hypothesis descends from; running sums; values at a fixed place |
+//! | `lineage` | the rows that a hypothesis descends from; running sums |
 //! | `attention` | one row per hypothesis against a cache, or against encoded sources |
+//! | `memory` | rows that sentences keep for a whole search |
 //! | `window` | means of the last inputs |
 //! | `best`, `log_probs` | the best next tokens; whole rows of log-probabilities on the host |
 //! | `cpu`, `cuda` | the implementations |
@@ -15,14 +16,16 @@ mod cpu;
 pub(super) mod cuda;
 mod lineage;
 mod log_probs;
+mod memory;
 #[cfg(feature = "suite")]
 pub(crate) mod suite;
 mod window;
 
-pub use attention::KvCache;
-pub use best::{Candidate, Constraints, Continuations, continuations};
-pub use lineage::{FixedTensor, Lineage, Room, RunningSum};
+pub use attention::{KvCache, Spans};
+pub use best::{Candidate, Continuations, LiveRow, Next, Symbols, continuations};
+pub use lineage::{Lineage, Room, RunningSum};
 pub use log_probs::{log_probs, mean_log_probs};
+pub use memory::SlotTensor;
 pub use window::InputWindow;
 
 use crate::device::Backend;

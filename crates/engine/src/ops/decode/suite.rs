@@ -1,9 +1,12 @@
 //! Search: steps over caches while hypotheses move, attention to a memory, the best next tokens.
 
-use super::{Constraints, InputWindow, KvCache, Lineage, Room, RunningSum, continuations, log_probs};
+use super::{
+    Continuations, InputWindow, KvCache, Lineage, LiveRow, Next, Room, RunningSum, SlotTensor, Spans,
+    Symbols, continuations, log_probs,
+};
 use crate::device::{Device, Numbers};
-use crate::suite::{Case, Outcome, Quantity, Tolerance, gradient_of, random, starts};
-use crate::{Ids, ParamsBuilder, Segments, Tape, Tensor, Var};
+use crate::suite::{Case, Outcome, Quantity, Tolerance, gradient_of, random};
+use crate::{Ids, ParamsBuilder, Tape, Tensor, Var};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -13,7 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
             steps(device, numbers, heads, width)
         }));
     }
-    for (types, count) in [(11, 3), (101, 10), (6_632, 10), (33_000, 8)] {
+    for (types, count) in [(11, 3), (101, 10), (6_632, 10), (33_000, 8), (33_000, 70)] {
         let what = format!("{types} types, {count} best");
         cases.push(Case::new("continuations", what, Tolerance::new(1e-2, 3e-5), move |device, numbers| {
             best(device, numbers, types, count)
@@ -22,32 +25,50 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Parents of the hypotheses of the next step: doubled, swapped, dropped.
-const ORDERS: [&[u32]; 6] = [&[0, 0, 1, 2, 2], &[4, 1, 0, 2, 3], &[0, 1, 2, 3, 4], &[2, 2, 0], &[1, 2], &[1]];
+/// Before each step: parents of the hypotheses that continue (doubled, swapped, dropped; `None` leaves them as they
+/// are), and the number of those that begin.
+const MOVES: [(Option<&[u32]>, usize); 12] = [
+    (None, 3),
+    (Some(&[0, 0, 1, 2, 2]), 0),
+    (Some(&[4, 1, 0, 2, 3]), 1),
+    (None, 0),
+    (Some(&[2, 2, 0]), 2),
+    (Some(&[1, 2, 4]), 0),
+    (Some(&[1, 2]), 4),
+    (Some(&[5, 2, 2]), 0),
+    (Some(&[]), 2),
+    (Some(&[1, 0]), 1),
+    (None, 0),
+    (None, 0),
+];
 
-/// Six steps of self-attention over the cache, attention to a memory of three sentences, a running gate, and gates over
-/// windows that slide and that never fill.
+/// Steps of self-attention over the cache, attention to a memory, a running gate, and gates over windows that slide and
+/// that never fill. Hypotheses come and go, and there are more steps than the ring holds.
 fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outcome {
     let d = heads * width;
     let params = ParamsBuilder::default().finish(device);
     let mut tape = Tape::evaluation(&params);
-    let room = Room { rows: 7, steps: ORDERS.len() };
-    let (mut cache, mut lineage) = (KvCache::new(device, room, d), Lineage::new(device, room, 3));
+    let room = Room { rows: 7, steps: 8 };
+    let (mut cache, mut lineage) = (KvCache::new(device, room, d), Lineage::new(device, room));
     let mut sum = RunningSum::new(device, room, d);
     let mut windows = [1, 3, 100].map(|window| InputWindow::new(device, window, room, d));
-    let boundaries = starts(&[40, 1, 7]);
-    let keys = Segments::from_host(device, &boundaries);
-    let memory = activations(device, numbers, 1, [keys.rows(), 2 * d]);
-    let (mut sentences, mut outcome) = (vec![0, 1, 2], Outcome::new());
-    for (step, order) in ORDERS.iter().enumerate() {
-        let (rows, stream) = (sentences.len(), 10 * (step as u32 + 1));
+    let (mut memory, spans) = three_sources(&mut tape, numbers, d);
+    let mut outcome = Outcome::new();
+    for (step, (parents, begin)) in MOVES.iter().enumerate() {
+        if let Some(parents) = parents {
+            lineage.reorder(parents);
+            sum.reorder(&mut tape, parents);
+        }
+        lineage.begin(*begin);
+        lineage.load();
+        let (rows, stream) = (lineage.rows(), 10 * (step as u32 + 1));
         let qkv = Var::constant(activations(device, numbers, stream, [rows, 3 * d]));
         let x = Var::constant(activations(device, numbers, stream + 1, [rows, d]));
         let weights = head_weights(device, rows, heads);
         tape.advance(&mut lineage, rows);
         let own = tape.attention_cached(&qkv, heads, &mut cache, &lineage, Some(&weights));
-        let whose = Ids::from_host(device, &sentences);
-        let other = tape.attention_memory(&x, heads, &memory, &keys, &whose, None);
+        let whose = Ids::from_host(device, &(0..rows as u32).map(|row| row % 3).collect::<Vec<_>>());
+        let other = tape.attention_memory(&x, heads, memory.tensor(), &spans, &whose, None);
         let mean = tape.running_step(&x, &mut sum, &lineage);
         for (name, tensor) in [("cached", own.tensor()), ("memory", other.tensor()), ("gate", &mean)] {
             outcome.push(Quantity::value(format!("{name} {step}"), d, tensor.to_host()));
@@ -56,22 +77,41 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
             let mean = tape.window_step(&x, window, &lineage);
             outcome.push(Quantity::value(format!("window {i} {step}"), d, mean.to_host()));
         }
+        // A row of the memory changes hands.
+        let new = activations(device, numbers, stream + 2, [1, 2 * d]);
+        tape.put(&mut memory, &new, &Ids::from_host(device, &[9 + step as u32]));
         lineage.count_step();
-        lineage.reorder(order);
-        sum.reorder(&mut tape, order);
-        sentences = order.iter().map(|&parent| sentences[parent as usize]).collect();
     }
     outcome
+}
+
+/// Keys and values of three sources, one of one token, with room between them.
+fn three_sources(tape: &mut Tape<'_>, numbers: Numbers, width: usize) -> (SlotTensor, Spans) {
+    let device = &tape.device().clone();
+    let mut memory = SlotTensor::activations(device, [60, 2 * width]);
+    let rows: Vec<u32> = (9..49).chain([50]).chain(51..58).collect();
+    let values = activations(device, numbers, 1, [rows.len(), 2 * width]);
+    tape.put(&mut memory, &values, &Ids::from_host(device, &rows));
+    let mut spans = Spans::new(device, 3);
+    spans.set([(0, 9, 49), (1, 50, 51), (2, 51, 58)]);
+    (memory, spans)
 }
 
 /// Scores of the best continuations of two groups of rows, and of the ends of two more; all rows on the host.
 fn best(device: &Device, numbers: Numbers, types: usize, count: usize) -> Outcome {
     let logits = activations(device, numbers, 1, [8, types]);
-    let scores: Vec<f32> = (0..7).map(|row| -0.5 * row as f32).collect();
-    let constraints = Constraints { forbidden: vec![1, 4], penalties: vec![(3, 0.7), (0, -1.5)] };
-    let found = continuations(&logits, &scores, [&[0..2, 2..5], &[5..6, 6..7]], count, &constraints, 2);
+    let nexts = [Next::Any, Next::Any, Next::Words, Next::Words, Next::Any, Next::End, Next::End];
+    let live = |(row, next): (usize, &Next)| LiveRow {
+        score: -0.5 * row as f32,
+        unknown_penalty: [0.7, -1.5, 0.0][row % 3],
+        next: *next,
+    };
+    let live: Vec<LiveRow> = nexts.iter().enumerate().map(live).collect();
+    let symbols = Symbols { pad: 1, end: 2, unknown: 3 };
+    let groups = [0..2, 2..5, 5..6, 6..7, 4..7];
+    let found = continuations(&logits, &live, &groups, count, symbols).and_then(Continuations::ranked);
     let mut outcome = Outcome::new();
-    for (group, candidates) in found.open.iter().chain(&found.closed).enumerate() {
+    for (group, candidates) in found.unwrap_or_default().iter().enumerate() {
         let scores: Vec<f32> = candidates.iter().map(|candidate| candidate.score).collect();
         outcome.push(Quantity::value(format!("scores {group}"), 1, scores));
     }

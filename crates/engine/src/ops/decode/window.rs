@@ -24,19 +24,12 @@ impl InputWindow {
     /// Nothing read yet, for rows of `width` values.
     pub fn new(device: &Device, window: usize, room: Room, width: usize) -> Self {
         assert!(window > 0, "a window holds at least the newest input");
-        let kept = window.min(room.steps).max(1);
+        let kept = window.min(room.steps).next_power_of_two();
         let inputs = match device.is_gpu() {
             true => Inputs::Gpu { ring: device.scratch(kept * room.rows * width), kept },
             false => Inputs::Host(VecDeque::new()),
         };
         Self { window, inputs }
-    }
-
-    /// Restarts.
-    pub fn clear(&mut self) {
-        if let Inputs::Host(steps) = &mut self.inputs {
-            steps.clear();
-        }
     }
 }
 
@@ -80,7 +73,8 @@ mod tests {
             let want = tape.running_mean(&x, &whole, Some(window)).tensor().to_host();
             let room = Room { rows: 2, steps: 7 };
             let mut inputs = InputWindow::new(&device, window, room, 1);
-            let mut lineage = Lineage::new(&device, room, 2);
+            let mut lineage = Lineage::new(&device, room);
+            lineage.begin(2);
             let mut place = 1;
             for step in 0..7 {
                 if step == 4 {

@@ -17,7 +17,7 @@ pub(super) fn forward(
     after: Option<&Lineage>,
     y: &mut [f32],
 ) {
-    let (width, places) = (positions.cols(params), places(&op.segments, after.map_or(0, Lineage::steps)));
+    let (width, places) = (positions.cols(params), places(&op.segments, after));
     let (table, ids) = (params.values(op.table), op.ids.values());
     let positions = match positions {
         Positions::Fixed(table) => table.values(),
@@ -50,9 +50,12 @@ pub(super) fn backward(backward: &mut Backward<'_>, op: &Op, dy: &mut [f32]) {
     });
 }
 
-/// The row of the position table for each token.
-pub(crate) fn places(segments: &Segments, offset: usize) -> Vec<usize> {
-    segments.ranges().flat_map(|range| (0..range.len()).map(|place| offset + place)).collect()
+/// The row of the position table for each token; in search, a sentence has one token after those of its past.
+pub(crate) fn places(segments: &Segments, after: Option<&Lineage>) -> Vec<usize> {
+    match after {
+        Some(lineage) => lineage.ages().iter().map(|&age| age as usize).collect(),
+        None => segments.ranges().flat_map(|range| 0..range.len()).collect(),
+    }
 }
 
 /// dE[id] += scale·dy. Each task owns a range of the vocabulary and adds in token order: no races, fixed sums.

@@ -1,10 +1,10 @@
 //! The GPU's implementation.
 
 use super::{Op, Positions};
+use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::Ptr;
-use crate::cuda::{Gpu, Live};
 use crate::device::Buffer;
 use crate::ops::decode::Lineage;
 use crate::params::Params;
@@ -30,7 +30,7 @@ kernels! {
         positions: *const f32,
         ids: *const u32,
         segments: launch::Segments,
-        offset: *const u32,
+        ages: *const u32,
         scale: f32,
         dropout: launch::Dropout,
         y: *mut Act,
@@ -63,7 +63,7 @@ pub(super) fn forward(
         Positions::Fixed(table) => table.ptr(),
         Positions::Stored(id) => params.master(id),
     };
-    let offset = after.map_or(gpu.live(Live::Zero), |lineage| lineage.on_gpu().before.ptr());
+    let ages = after.map_or(Ptr::NULL, |lineage| lineage.on_gpu().ages.ptr());
     gpu.call(
         Shape::over_rows(rows, cols),
         &EmbedForward {
@@ -71,7 +71,7 @@ pub(super) fn forward(
             positions,
             ids: op.ids.ptr(),
             segments: op.segments.argument(),
-            offset,
+            ages,
             scale: op.scale,
             dropout: gpu.dropout_argument(op.dropout),
             y: y.ptr(),

@@ -1,13 +1,13 @@
-// Token embeddings: Y[n] = dropout(scale·E[id[n]] + P[offset + place of n in its sentence]), and dE. A row:
+// Token embeddings: Y[n] = dropout(scale·E[id[n]] + P[place of n in its sentence]), and dE. A row:
 // embed_row.cuh.
 
-// `*offset` is 0 but in search, where it is the number of steps before this one.
-// table [types, cols], positions [*offset + longest sentence, cols], ids [rows], y [rows, cols].
+// In search, ages [rows] are the places of the tokens, each of which is a sentence here; else null.
+// table [types, cols], positions [places, cols], ids [rows], y [rows, cols].
 // launch: grid (ceil(cols / 512), ceil(rows / 4)), block (256), shared 0
 extern "C" __global__ void embed_forward(const float* table, const float* positions, const u32* ids, Segments segments,
-                                         const u32* offset, float scale, Dropout dropout, act* y, u32 cols) {
+                                         const u32* ages, float scale, Dropout dropout, act* y, u32 cols) {
     auto word = [&](u32 row) { return table + (u64)ids[row] * cols; };
-    embed_row(word, positions, segments, offset, scale, dropout, y, cols);
+    embed_row(word, positions, segments, ages, scale, dropout, y, cols);
 }
 
 // ---- backward ----------------------------------------------------------------------------------------------------

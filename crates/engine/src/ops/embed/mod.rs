@@ -83,7 +83,8 @@ struct Op {
 }
 
 impl Tape<'_> {
-    /// Embeds packed ids `[N]`; the place in the sentence comes from `segments`, in search moved by the steps before.
+    /// Embeds packed ids `[N]`; the place in the sentence comes from `segments`, in search from the steps that each
+    /// hypothesis has taken.
     pub fn embed(
         &mut self,
         e: Embedding<'_>,
@@ -150,7 +151,7 @@ mod tests {
         let marian = marian_sinusoids(&device, 4, 8);
         assert_eq!(marian.row(0), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
         assert!((marian.row(3)[1] - 0.3f32.sin()).abs() < 1e-7);
-        assert_eq!(places(&Segments::from_host(&device, &[0, 3, 4]), 0), [0, 1, 2, 0]);
+        assert_eq!(places(&Segments::from_host(&device, &[0, 3, 4]), None), [0, 1, 2, 0]);
     }
 
     #[test]

@@ -49,10 +49,13 @@ pub(crate) fn tokens(count: usize, types: usize, stream: u32) -> Vec<u32> {
     bits.iter().map(|&bits| u32::from(bits) % types as u32).collect()
 }
 
-/// A search that has taken so many steps.
+/// A search that has taken so many steps; the last hypothesis began after the others.
 pub(crate) fn steps(device: &Device, count: usize, rows: usize) -> Option<Lineage> {
-    let mut lineage = Lineage::new(device, Room { rows, steps: count + 1 }, rows);
+    let mut lineage = Lineage::new(device, Room { rows, steps: count + 1 });
+    lineage.begin(rows - 1);
     (0..count).for_each(|_| lineage.count_step());
+    lineage.begin(1);
+    lineage.load();
     (count > 0).then_some(lineage)
 }
 

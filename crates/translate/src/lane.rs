@@ -1,0 +1,324 @@
+//! A lane of a running batch: sentences whose hypotheses are the rows of one step.
+//!
+//! A turn has three parts: `collect` takes the continuations that the last step found, `admit` lets sentences
+//! join, `ask` starts the next step. On a GPU the device works between `ask` and the next `collect`.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use mae_data::{EOS, PAD, UNK};
+use mae_engine::ops::decode::{
+    Candidate, Continuations, LiveRow, Room, Symbols, continuations, log_probs, mean_log_probs,
+};
+use mae_engine::{Ids, Segments, Tape, Tensor};
+use mae_model::attention::Pass;
+use mae_model::{DecoderState, ExpertMode, SearchRoom, Translator};
+
+use crate::batches::LaneLimits;
+use crate::choice::choose;
+use crate::error::{Error, Result};
+use crate::running::{Finished, Job, Ticket};
+use crate::sentence::Sentence;
+
+/// Decoder states of a lane, one per model, and the room that they have; none before the first sentence.
+#[derive(Default)]
+pub(crate) struct LaneState(Option<(SearchRoom, Vec<DecoderState>)>);
+
+/// Sentences that take their steps together.
+pub(crate) struct Lane {
+    state: LaneState,
+    sentences: Vec<Sentence>,
+    cancelled: Vec<Ticket>,
+    asked: Option<Asked>,
+    /// True if nobody joins until all have left, because more room is needed.
+    draining: bool,
+}
+
+/// Continuations that were asked for.
+struct Asked {
+    /// Those of sentences that the host chose for; `None` for those that the device ranks, in order.
+    chosen: Vec<Option<Vec<Candidate>>>,
+    ranked: Option<Continuations>,
+}
+
+/// Demand of a sentence.
+struct Demand {
+    rows: usize,
+    steps: usize,
+    source: usize,
+}
+
+const SYMBOLS: Symbols = Symbols { pad: PAD, end: EOS, unknown: UNK };
+const STARTED: &str = "a lane with sentences has states";
+
+impl Lane {
+    pub(crate) fn new(state: LaneState) -> Self {
+        Self { state, sentences: Vec::new(), cancelled: Vec::new(), asked: None, draining: false }
+    }
+
+    /// The states, without sentences.
+    pub(crate) fn into_state(mut self, models: &[&Translator]) -> LaneState {
+        self.keep(models, &[]);
+        self.state
+    }
+
+    pub(crate) fn sentences(&self) -> usize {
+        self.sentences.len()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sentences.is_empty()
+    }
+
+    /// Drops a sentence, if it is here, at the end of the step.
+    pub(crate) fn cancel(&mut self, ticket: Ticket) {
+        if self.sentences.iter().any(|sentence| sentence.ticket == ticket) {
+            self.cancelled.push(ticket);
+        }
+    }
+
+    /// Ends the step that was asked for: hypotheses end and live on, finished sentences leave.
+    pub(crate) fn collect(&mut self, models: &[&Translator], finished: &mut Vec<Finished>) -> Result<()> {
+        let Some(Asked { chosen, ranked }) = self.asked.take() else { return Ok(()) };
+        let ranked = ranked.map(Continuations::ranked).transpose()?.unwrap_or_default();
+        models[0].params().device().check()?;
+        let (mut ranked, mut parents, mut first_row) = (ranked.into_iter(), Vec::new(), 0);
+        let sentences = std::mem::take(&mut self.sentences);
+        for (mut sentence, chosen) in sentences.into_iter().zip(chosen) {
+            let candidates = chosen.or_else(|| ranked.next()).unwrap_or_default();
+            let rows = sentence.live.len();
+            if !self.cancelled.contains(&sentence.ticket) {
+                sentence.advance(&candidates, first_row, &mut parents);
+                if sentence.live.is_empty() {
+                    finished.push(found(sentence));
+                } else {
+                    self.sentences.push(sentence);
+                }
+            }
+            first_row += rows;
+        }
+        self.cancelled.clear();
+        self.keep(models, &parents);
+        Ok(())
+    }
+
+    fn keep(&mut self, models: &[&Translator], parents: &[u32]) {
+        if let Some((_, states)) = &mut self.state.0 {
+            models.iter().zip(states).for_each(|(model, state)| model.reorder(state, parents));
+        }
+    }
+
+    /// Lets waiting sentences join, `free` at most, in their order, as far as there is room.
+    pub(crate) fn admit(
+        &mut self,
+        models: &[&Translator],
+        mode: &ExpertMode,
+        limits: &LaneLimits,
+        free: usize,
+        waiting: &mut VecDeque<(Ticket, Job)>,
+    ) -> Result<()> {
+        let used: usize = self.sentences.iter().map(|sentence| sentence.options.beam).sum();
+        self.draining &= used > 0;
+        let gathers = used > 0 && limits.rows.saturating_sub(used) < limits.rows / 8;
+        if waiting.is_empty() || self.draining || gathers || free == 0 {
+            return Ok(());
+        }
+        if used == 0 {
+            self.make_room(models, limits, waiting);
+        }
+        let (room, states) = self.state.0.as_ref().expect(STARTED);
+        let (mut rows, mut tokens, mut lengths) = (used, 0, Vec::new());
+        for (_, job) in waiting.iter().take(free) {
+            let demand = Demand::of(job, models);
+            lengths.push(demand.source);
+            rows += demand.rows;
+            tokens += demand.source;
+            let alone = used == 0 && lengths.len() == 1;
+            let fits_room = rows <= room.steps.rows && demand.steps <= room.steps.steps;
+            let within_limits = rows <= limits.rows && tokens <= limits.tokens;
+            if !fits_room || !(within_limits || alone) || !states[0].has_room(&lengths) {
+                lengths.pop();
+                // More rows than there are now, but no more than allowed: all leave, and then there is more room.
+                self.draining = lengths.is_empty() && (!fits_room || within_limits);
+                break;
+            }
+        }
+        let new: Vec<(Ticket, Job)> = waiting.drain(..lengths.len()).collect();
+        if !new.is_empty() {
+            self.join(models, mode, new);
+        }
+        Ok(())
+    }
+
+    /// Makes the states of an empty lane large enough for those who wait, as far as the limits go, and for the
+    /// first in any case.
+    fn make_room(&mut self, models: &[&Translator], limits: &LaneLimits, waiting: &VecDeque<(Ticket, Job)>) {
+        let is_gpu = models[0].params().device().is_gpu();
+        let demands = waiting.iter().take(limits.rows).map(|(_, job)| Demand::of(job, models));
+        let (mut wanted, mut steps) = (0, 0);
+        for demand in demands {
+            wanted += demand.rows;
+            steps = steps.max(demand.steps);
+        }
+        let first = waiting.front().map(|(_, job)| Demand::of(job, models)).expect("somebody waits");
+        // Rounded up, so that the next sentences find enough room and the steps that were captured in it.
+        let up = |n: usize, unit: usize| if is_gpu { n.next_multiple_of(unit) } else { n };
+        let rows = up(wanted.min(limits.rows).max(first.rows), 64);
+        let mut room = SearchRoom {
+            steps: Room { rows, steps: up(steps, 256) },
+            sentences: rows,
+            source: up((4 * limits.tokens).max(first.source), 1 << 12),
+        };
+        if let Some((old, _)) = &self.state.0 {
+            if old.steps.rows >= rows && old.steps.steps >= room.steps.steps && old.source >= room.source {
+                return;
+            }
+            room.steps.rows = rows.max(old.steps.rows);
+            room.steps.steps = room.steps.steps.max(old.steps.steps);
+            room.sentences = room.steps.rows;
+            room.source = room.source.max(old.source);
+        }
+        // The old states give their memory back first.
+        self.state.0 = None;
+        self.state.0 = Some((room, models.iter().map(|model| model.search_room(room)).collect()));
+    }
+
+    /// Encodes sentences, which join with one hypothesis each: all would be the same before the first step.
+    fn join(&mut self, models: &[&Translator], mode: &ExpertMode, new: Vec<(Ticket, Job)>) {
+        let (mut source, mut starts) = (Vec::new(), vec![0]);
+        for (_, job) in &new {
+            source.extend_from_slice(&job.source);
+            starts.push(source.len() as u32);
+        }
+        let numbers: Vec<u32> = new.iter().map(|(_, job)| job.number).collect();
+        let mode = mode.at(&numbers);
+        let (_, states) = self.state.0.as_mut().expect(STARTED);
+        for (model, state) in models.iter().zip(states) {
+            let device = model.params().device();
+            let mut tape = Tape::evaluation(model.params());
+            let mut pass = Pass { tape: &mut tape, mode: &mode, probe: None };
+            let rows = Segments::from_host(device, &starts);
+            let memory = model.encode(&mut pass, &Ids::from_host(device, &source), &rows);
+            model.admit(state, &memory, &starts, &mode);
+        }
+        for (ticket, Job { source, prefix, number, options }) in new {
+            let max_len = options.max_len(source.len(), positions(models));
+            let mut sentence = Sentence::new(ticket, number, options, max_len);
+            sentence.prefix = prefix;
+            self.sentences.push(sentence);
+        }
+    }
+
+    /// Starts a step of all hypotheses.
+    pub(crate) fn ask(&mut self, models: &[&Translator], mode: &ExpertMode) -> Result<()> {
+        if self.sentences.is_empty() {
+            return Ok(());
+        }
+        let tokens: Vec<u32> =
+            self.sentences.iter().flat_map(|sentence| &sentence.live).map(|live| live.last).collect();
+        let rows = Rows::of(&self.sentences, models.len());
+        let mut log_probs: Vec<Vec<Vec<f32>>> = rows.host.iter().map(|_| Vec::new()).collect();
+        let (mut ranked, mut types) = (None, 0);
+        let (_, states) = self.state.0.as_mut().expect(STARTED);
+        for (model, state) in models.iter().zip(states) {
+            let logits = model.step(state, &tokens, mode)?;
+            types = logits.cols();
+            if !rows.groups.is_empty() {
+                let count =
+                    2 * self.sentences.iter().map(|sentence| sentence.options.beam).max().unwrap_or(1);
+                ranked = Some(continuations(&logits, &rows.live, &rows.groups, count, SYMBOLS)?);
+            }
+            // They are read before the next model runs: captured steps share their memory.
+            for (chosen, log_probs) in rows.host.iter().zip(&mut log_probs) {
+                log_probs.push(chosen.log_probs(model, &logits, tokens.len()));
+            }
+        }
+        let mut chosen = vec![None; self.sentences.len()];
+        for (group, log_probs) in rows.host.iter().zip(log_probs) {
+            let sentences: Vec<_> =
+                group.sentences.iter().map(|&(i, row)| (&self.sentences[i], row)).collect();
+            let candidates = choose(mean_log_probs(log_probs), types, &sentences);
+            for (&(i, _), candidates) in group.sentences.iter().zip(candidates) {
+                chosen[i] = Some(candidates);
+            }
+        }
+        self.asked = Some(Asked { chosen, ranked });
+        Ok(())
+    }
+}
+
+/// Rows of a step by who ranks their continuations.
+struct Rows {
+    /// All rows.
+    live: Vec<LiveRow>,
+    /// Rows of each sentence that the device ranks.
+    groups: Vec<Range<usize>>,
+    /// Sentences that the host chooses for, by temperature.
+    host: Vec<HostRows>,
+}
+
+/// Sentences with the same temperature, whose log-probabilities the host reads.
+struct HostRows {
+    temperature: f32,
+    /// Place of each sentence in the lane, and its first row.
+    sentences: Vec<(usize, usize)>,
+    rows: Vec<u32>,
+}
+
+impl Rows {
+    fn of(sentences: &[Sentence], models: usize) -> Self {
+        let live: Vec<LiveRow> = sentences.iter().flat_map(Sentence::rows).collect();
+        let (mut groups, mut host, mut first) = (Vec::new(), Vec::<HostRows>::new(), 0);
+        for (i, sentence) in sentences.iter().enumerate() {
+            let rows = first..first + sentence.live.len();
+            first = rows.end;
+            if models == 1 && sentence.is_plain() {
+                groups.push(rows);
+                continue;
+            }
+            let temperature = sentence.options.temperature;
+            let at = host.iter().position(|group| group.temperature == temperature).unwrap_or_else(|| {
+                host.push(HostRows { temperature, sentences: Vec::new(), rows: Vec::new() });
+                host.len() - 1
+            });
+            host[at].sentences.push((i, rows.start));
+            host[at].rows.extend(rows.start as u32..rows.end as u32);
+        }
+        Self { live, groups, host }
+    }
+}
+
+impl HostRows {
+    /// Log-probabilities of what may follow, `[rows, types]`; `live` is the number of hypotheses of the lane.
+    fn log_probs(&self, model: &Translator, logits: &Tensor, live: usize) -> Vec<f32> {
+        if self.rows.len() == live {
+            return log_probs(logits, live, self.temperature);
+        }
+        let mut tape = Tape::evaluation(model.params());
+        let rows = Ids::from_host(model.params().device(), &self.rows);
+        log_probs(&tape.gather(logits, &rows), self.rows.len(), self.temperature)
+    }
+}
+
+impl Demand {
+    fn of(job: &Job, models: &[&Translator]) -> Self {
+        let steps = job.options.max_len(job.source.len(), positions(models)) + 1;
+        Self { rows: job.options.beam, steps, source: job.source.len() }
+    }
+}
+
+/// Positions that all models have.
+pub(crate) fn positions(models: &[&Translator]) -> usize {
+    models.iter().map(|model| model.config().max_positions).min().unwrap_or(0)
+}
+
+/// The result of a sentence that is done.
+fn found(sentence: Sentence) -> Finished {
+    let (ticket, number) = (sentence.ticket, sentence.line as usize);
+    let hypotheses = sentence.ranked();
+    let result = match hypotheses.is_empty() {
+        true => Err(Error::NotFinite { unit: "sentence", number }),
+        false => Ok(hypotheses),
+    };
+    (ticket, result)
+}
