@@ -17,10 +17,10 @@ impl Slots {
         Self { taken: vec![None; sentences], runs: BTreeMap::new(), rows }
     }
 
-    /// Returns true if sentences of these lengths can all be placed now, one after the other.
-    pub(crate) fn has_room(&self, lengths: &[usize]) -> bool {
+    /// How many of the first sentences of these lengths can be placed now.
+    pub(crate) fn fitting(&self, lengths: &[usize]) -> usize {
         let mut trial = Self { taken: self.taken.clone(), runs: self.runs.clone(), rows: self.rows };
-        lengths.iter().all(|&length| trial.take(length).is_some())
+        lengths.iter().take_while(|&&length| trial.take(length).is_some()).count()
     }
 
     /// Takes the lowest free number and the first run of free rows that is long enough.
@@ -64,9 +64,9 @@ mod tests {
         let mut slots = Slots::new(3, 10);
         assert_eq!(slots.take(4), Some((0, 0)));
         assert_eq!(slots.take(3), Some((1, 4)));
-        assert!(slots.has_room(&[3]) && !slots.has_room(&[4]) && !slots.has_room(&[1, 1]));
+        assert_eq!([slots.fitting(&[3]), slots.fitting(&[4]), slots.fitting(&[1, 1])], [1, 0, 1]);
         slots.keep(&[1, 1]);
-        assert!(slots.has_room(&[4, 3]) && !slots.has_room(&[5]));
+        assert_eq!([slots.fitting(&[4, 3]), slots.fitting(&[5])], [2, 0]);
         assert_eq!(slots.take(2), Some((0, 0)));
         assert_eq!(slots.take(2), Some((2, 2)));
         assert_eq!(slots.take(1), None, "there is no number left");

@@ -48,9 +48,9 @@ impl DecoderState {
         self.stack.room()
     }
 
-    /// Returns true if sentences with so many source tokens each can join now.
-    pub fn has_room(&self, lengths: &[usize]) -> bool {
-        self.slots.has_room(lengths)
+    /// How many of the first sentences with so many source tokens each can join now.
+    pub fn fitting(&self, lengths: &[usize]) -> usize {
+        self.slots.fitting(lengths)
     }
 }
 
@@ -72,7 +72,7 @@ impl Translator {
     ///
     /// # Panics
     ///
-    /// If there is no room for them: [`DecoderState::has_room`].
+    /// If there is no room for them: [`DecoderState::fitting`].
     pub fn admit(&self, state: &mut DecoderState, memory: &Memory, starts: &[u32], mode: &ExpertMode) {
         let (mut changes, mut rows) = (Vec::new(), Vec::new());
         for boundary in starts.windows(2) {

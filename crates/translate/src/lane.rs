@@ -108,46 +108,70 @@ impl Lane {
         }
     }
 
+    /// Returns true if enough rows are free for sentences to join: all of them, or an eighth.
+    pub(crate) fn has_room(&self, limits: &LaneLimits) -> bool {
+        let used = self.used_rows();
+        used == 0 || limits.rows.saturating_sub(used) >= limits.rows / 8
+    }
+
+    /// Rows that the sentences may need.
+    fn used_rows(&self) -> usize {
+        self.sentences.iter().map(|sentence| sentence.options.beam).sum()
+    }
+
     /// Lets waiting sentences join, `free` at most, in their order, as far as there is room.
     pub(crate) fn admit(
         &mut self,
         models: &[&Translator],
         mode: &ExpertMode,
         limits: &LaneLimits,
-        free: usize,
+        mut free: usize,
         waiting: &mut VecDeque<(Ticket, Job)>,
-    ) -> Result<()> {
-        let used: usize = self.sentences.iter().map(|sentence| sentence.options.beam).sum();
-        self.draining &= used > 0;
-        let gathers = used > 0 && limits.rows.saturating_sub(used) < limits.rows / 8;
-        if waiting.is_empty() || self.draining || gathers || free == 0 {
-            return Ok(());
+    ) {
+        self.draining &= !self.is_idle();
+        if !self.has_room(limits) {
+            return;
         }
-        if used == 0 {
-            self.make_room(models, limits, waiting);
+        while free > 0 && !self.draining && !waiting.is_empty() {
+            if self.is_idle() {
+                self.make_room(models, limits, waiting);
+            }
+            let count = self.joining(models, limits, free, waiting);
+            if count == 0 {
+                return;
+            }
+            free -= count;
+            let new = waiting.drain(..count).collect();
+            self.join(models, mode, new);
         }
+    }
+
+    /// Number of waiting sentences that are encoded next. Decides whether the lane must drain for more room.
+    fn joining(
+        &mut self,
+        models: &[&Translator],
+        limits: &LaneLimits,
+        free: usize,
+        waiting: &VecDeque<(Ticket, Job)>,
+    ) -> usize {
         let (room, states) = self.state.0.as_ref().expect(STARTED);
+        let used = self.used_rows();
         let (mut rows, mut tokens, mut lengths) = (used, 0, Vec::new());
         for (_, job) in waiting.iter().take(free) {
             let demand = Demand::of(job, models);
-            lengths.push(demand.source);
-            rows += demand.rows;
-            tokens += demand.source;
-            let alone = used == 0 && lengths.len() == 1;
-            let fits_room = rows <= room.steps.rows && demand.steps <= room.steps.steps;
-            let within_limits = rows <= limits.rows && tokens <= limits.tokens;
-            if !fits_room || !(within_limits || alone) || !states[0].has_room(&lengths) {
-                lengths.pop();
-                // More rows than there are now, but no more than allowed: all leave, and then there is more room.
-                self.draining = lengths.is_empty() && (!fits_room || within_limits);
+            (rows, tokens) = (rows + demand.rows, tokens + demand.source);
+            // Alone, a sentence may be larger than the limits.
+            let allowed = (rows <= limits.rows || used + lengths.len() == 0)
+                && (tokens <= limits.tokens || lengths.is_empty());
+            let fits = rows <= room.steps.rows && demand.steps <= room.steps.steps;
+            if !allowed || !fits {
+                // Nobody joins until there is the room that the limits allow.
+                self.draining = allowed && !fits && lengths.is_empty();
                 break;
             }
+            lengths.push(demand.source);
         }
-        let new: Vec<(Ticket, Job)> = waiting.drain(..lengths.len()).collect();
-        if !new.is_empty() {
-            self.join(models, mode, new);
-        }
-        Ok(())
+        states[0].fitting(&lengths)
     }
 
     /// Makes the states of an empty lane large enough for those who wait, as far as the limits go, and for the
@@ -167,7 +191,7 @@ impl Lane {
         let mut room = SearchRoom {
             steps: Room { rows, steps: up(steps, 256) },
             sentences: rows,
-            source: up((4 * limits.tokens).max(first.source), 1 << 12),
+            source: up((8 * limits.tokens).max(first.source), 1 << 12),
         };
         if let Some((old, _)) = &self.state.0 {
             if old.steps.rows >= rows && old.steps.steps >= room.steps.steps && old.source >= room.source {

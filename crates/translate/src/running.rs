@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use mae_model::{ExpertMode, Model, Translator};
 
-use crate::batches::BatchLimits;
+use crate::batches::{BatchLimits, LaneLimits};
 use crate::error::{Error, Result};
 use crate::experts::ExpertFault;
 use crate::hypothesis::Hypothesis;
@@ -153,23 +153,26 @@ impl<'m> RunningBatch<'m> {
     /// step itself is one of the device; the batch is of no use then.
     pub fn step(&mut self) -> Result<Vec<Finished>> {
         let mut finished = Vec::new();
-        for _ in 0..self.lanes.len() {
-            let at = self.turn;
-            self.turn = (self.turn + 1) % self.lanes.len();
-            let (running, lanes) = (self.running(), self.lanes.len());
-            let lane = &mut self.lanes[at];
-            if lane.is_idle() && self.waiting.is_empty() {
-                continue;
-            }
-            lane.collect(&self.models, &mut finished)?;
-            let most = self.limits.max_sentences.map_or(usize::MAX, |most| most as usize);
-            let limits = self.limits.of_lane(lanes, self.models[0].params().device());
-            let free = most.saturating_sub(running - finished.len());
-            lane.admit(&self.models, &self.mode, &limits, free, &mut self.waiting)?;
-            lane.ask(&self.models, &self.mode)?;
-            break;
-        }
+        let limits = self.limits.of_lane(self.lanes.len(), self.models[0].params().device());
+        let most = self.limits.max_sentences.map_or(usize::MAX, |most| most as usize);
+        let Some(at) = self.next_lane(&limits) else { return Ok(finished) };
+        self.turn = at + 1;
+        let running = self.running();
+        let lane = &mut self.lanes[at];
+        lane.collect(&self.models, &mut finished)?;
+        let free = most.saturating_sub(running - finished.len());
+        lane.admit(&self.models, &self.mode, &limits, free, &mut self.waiting);
+        lane.ask(&self.models, &self.mode)?;
         Ok(finished)
+    }
+
+    /// The next lane in turn that has something to do. An idle one stays so while another can take who waits:
+    /// two half-empty lanes are slower than a full one.
+    fn next_lane(&self, limits: &LaneLimits) -> Option<usize> {
+        let count = self.lanes.len();
+        let taken_elsewhere = self.lanes.iter().any(|lane| !lane.is_idle() && lane.has_room(limits));
+        let waits = !self.waiting.is_empty() && !taken_elsewhere;
+        (0..count).map(|i| (self.turn + i) % count).find(|&at| !self.lanes[at].is_idle() || waits)
     }
 
     fn check(&self, job: &Job) -> Result<()> {
