@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use mae_engine::ops::decode::Spans;
-use mae_engine::{Device, Ids, Segments, Tape, Tensor};
+use mae_engine::{Device, Ids, Replays, Segments, Tape, Tensor};
 
 use crate::attention::{Newcomers, SearchRoom};
 use crate::pass::{ExpertMode, Pass};
 use crate::slots::Slots;
 use crate::stack_state::{StackState, Step};
-use crate::translator::{Memory, Translator};
+use crate::translator::Translator;
 
 /// State of decoding between steps. It lasts for one sentence after the other; on a GPU, steps are captured once and
 /// replayed.
@@ -21,6 +21,54 @@ pub struct DecoderState {
     spans: Spans,
     /// Inputs by the number of rows.
     inputs: HashMap<usize, StepInputs>,
+    /// Inputs of sentences that join.
+    joins: HashMap<JoinShape, JoinInputs>,
+    captured_joins: Replays<JoinShape, ()>,
+}
+
+/// Room for sentences that join together; on a GPU rounded up, so that few kinds of passes are captured.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct JoinShape {
+    sentences: usize,
+    source: usize,
+    longest: usize,
+}
+
+impl JoinShape {
+    fn around(device: &Device, starts: &[u32]) -> Self {
+        let (sentences, source) = (starts.len() - 1, starts.last().map_or(0, |&end| end as usize));
+        let longest = Segments::longest_of(starts);
+        match device.is_gpu() {
+            false => Self { sentences, source, longest },
+            true => Self {
+                sentences: sentences.next_multiple_of(128),
+                source: source.next_multiple_of(512),
+                longest: longest.next_power_of_two().max(64),
+            },
+        }
+    }
+}
+
+/// Sentences that join together.
+struct JoinInputs {
+    source: Ids,
+    keys: Segments,
+    /// Number of each sentence in the search.
+    sentences: Ids,
+    /// Row of the search's memory for each token.
+    rows: Ids,
+}
+
+impl JoinInputs {
+    fn new(device: &Device, shape: JoinShape) -> Self {
+        let JoinShape { sentences, source, longest } = shape;
+        Self {
+            source: Ids::with_room(device, source),
+            keys: Segments::with_room(device, sentences, source, longest),
+            sentences: Ids::with_room(device, sentences),
+            rows: Ids::with_room(device, source),
+        }
+    }
 }
 
 /// Input of a step.
@@ -64,37 +112,58 @@ impl Translator {
             slots: Slots::new(room.sentences, room.source),
             spans: Spans::new(device, room.sentences),
             inputs: HashMap::new(),
+            joins: HashMap::new(),
+            captured_joins: Replays::default(),
         }
     }
 
-    /// Encoded sentences join with one hypothesis each, after the present ones; `starts` are their boundaries in
-    /// `memory`.
+    /// Encodes sentences, which join with one hypothesis each, after the present ones. `starts` are their boundaries in
+    /// `source`.
     ///
     /// # Panics
     ///
     /// If there is no room for them: [`DecoderState::fitting`].
-    pub fn admit(&self, state: &mut DecoderState, memory: &Memory, starts: &[u32], mode: &ExpertMode) {
+    pub fn admit(
+        &self,
+        state: &mut DecoderState,
+        source: &[u32],
+        starts: &[u32],
+        mode: &ExpertMode,
+    ) -> mae_engine::Result<()> {
+        let DecoderState { stack, slots, spans, joins, captured_joins, .. } = state;
         let (mut changes, mut rows) = (Vec::new(), Vec::new());
         for boundary in starts.windows(2) {
             let length = (boundary[1] - boundary[0]) as usize;
-            let (sentence, first) = state.slots.take(length).expect("callers ask for room first");
+            let (sentence, first) = slots.take(length).expect("callers ask for room first");
             let span = first as u32..(first + length) as u32;
             changes.push((sentence, span.start, span.end));
-            state.sentences.push(sentence);
             rows.extend(span);
         }
-        state.spans.set(changes.iter().copied());
-        let device = self.params().device();
         let sentences: Vec<u32> = changes.iter().map(|change| change.0).collect();
-        let new = Newcomers {
-            memory: &memory.output,
-            keys: &memory.rows,
-            sentences: &Ids::from_host(device, &sentences),
-            rows: &Ids::from_host(device, &rows),
+        let device = self.params().device();
+        let shape = JoinShape::around(device, starts);
+        let inputs = joins.entry(shape).or_insert_with(|| JoinInputs::new(device, shape));
+        inputs.source.load(source);
+        inputs.keys.load(starts);
+        inputs.sentences.load(&sentences);
+        inputs.rows.load(&rows);
+        spans.set(changes);
+        let attentions = stack.begin(sentences.len());
+        state.sentences.extend(sentences);
+        let mut join = || {
+            let mut tape = Tape::evaluation(self.params());
+            let mut pass = Pass { tape: &mut tape, mode, probe: None };
+            let memory = self.encode(&mut pass, &inputs.source, &inputs.keys);
+            let JoinInputs { keys, sentences, rows, .. } = &*inputs;
+            let new = Newcomers { memory: &memory.output, keys, sentences, rows };
+            self.decoder().admit(&mut pass, &new, attentions);
+            Ok(())
         };
-        let mut tape = Tape::evaluation(self.params());
-        let mut pass = Pass { tape: &mut tape, mode, probe: None };
-        self.decoder().admit(&mut pass, &new, state.stack.begin(sentences.len()));
+        match mode {
+            // Drawn on the host, which a replay would not do.
+            ExpertMode::Random(_) => join(),
+            _ => captured_joins.run(device, shape, join),
+        }
     }
 
     /// New hypothesis i continues old hypothesis `parents[i]`; those not named leave, and so do sentences without

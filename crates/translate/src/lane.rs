@@ -10,8 +10,7 @@ use mae_data::{EOS, PAD, UNK};
 use mae_engine::ops::decode::{
     Candidate, Continuations, LiveRow, Room, Symbols, continuations, log_probs, mean_log_probs,
 };
-use mae_engine::{Ids, Segments, Tape, Tensor};
-use mae_model::attention::Pass;
+use mae_engine::{Ids, Tape, Tensor};
 use mae_model::{DecoderState, ExpertMode, SearchRoom, Translator};
 
 use crate::batches::LaneLimits;
@@ -127,10 +126,10 @@ impl Lane {
         limits: &LaneLimits,
         mut free: usize,
         waiting: &mut VecDeque<(Ticket, Job)>,
-    ) {
+    ) -> Result<()> {
         self.draining &= !self.is_idle();
         if !self.has_room(limits) {
-            return;
+            return Ok(());
         }
         while free > 0 && !self.draining && !waiting.is_empty() {
             if self.is_idle() {
@@ -138,12 +137,13 @@ impl Lane {
             }
             let count = self.joining(models, limits, free, waiting);
             if count == 0 {
-                return;
+                break;
             }
             free -= count;
             let new = waiting.drain(..count).collect();
-            self.join(models, mode, new);
+            self.join(models, mode, new)?;
         }
+        Ok(())
     }
 
     /// Number of waiting sentences that are encoded next. Decides whether the lane must drain for more room.
@@ -208,7 +208,7 @@ impl Lane {
     }
 
     /// Encodes sentences, which join with one hypothesis each: all would be the same before the first step.
-    fn join(&mut self, models: &[&Translator], mode: &ExpertMode, new: Vec<(Ticket, Job)>) {
+    fn join(&mut self, models: &[&Translator], mode: &ExpertMode, new: Vec<(Ticket, Job)>) -> Result<()> {
         let (mut source, mut starts) = (Vec::new(), vec![0]);
         for (_, job) in &new {
             source.extend_from_slice(&job.source);
@@ -218,12 +218,7 @@ impl Lane {
         let mode = mode.at(&numbers);
         let (_, states) = self.state.0.as_mut().expect(STARTED);
         for (model, state) in models.iter().zip(states) {
-            let device = model.params().device();
-            let mut tape = Tape::evaluation(model.params());
-            let mut pass = Pass { tape: &mut tape, mode: &mode, probe: None };
-            let rows = Segments::from_host(device, &starts);
-            let memory = model.encode(&mut pass, &Ids::from_host(device, &source), &rows);
-            model.admit(state, &memory, &starts, &mode);
+            model.admit(state, &source, &starts, &mode)?;
         }
         for (ticket, Job { source, prefix, number, options }) in new {
             let max_len = options.max_len(source.len(), positions(models));
@@ -231,6 +226,7 @@ impl Lane {
             sentence.prefix = prefix;
             self.sentences.push(sentence);
         }
+        Ok(())
     }
 
     /// Starts a step of all hypotheses.

@@ -161,7 +161,7 @@ impl<'m> RunningBatch<'m> {
         let lane = &mut self.lanes[at];
         lane.collect(&self.models, &mut finished)?;
         let free = most.saturating_sub(running - finished.len());
-        lane.admit(&self.models, &self.mode, &limits, free, &mut self.waiting);
+        lane.admit(&self.models, &self.mode, &limits, free, &mut self.waiting)?;
         lane.ask(&self.models, &self.mode)?;
         Ok(finished)
     }

@@ -4,9 +4,8 @@ mod common;
 
 use common::{TYPES, config, full_pass, full_pass_with, log_softmax, model, sources, systems, with_gates};
 use mae_data::{EOS, MemoryDataset, PackedBatch};
+use mae_engine::Rng;
 use mae_engine::ops::decode::Room;
-use mae_engine::{Device, Ids, Rng, Segments, Tape};
-use mae_model::attention::Pass;
 use mae_model::config::{DecoderGate, System};
 use mae_model::{Draws, ExpertMode, SearchRoom, Translator};
 use mae_translate::{SwitchedOff, score_references, without};
@@ -21,15 +20,10 @@ fn close(what: &str, got: &[f32], want: &[f32]) {
 /// hypothesis the logits must be those of a full pass of `full` over its prefix.
 fn check_steps(name: &str, stepped: &Translator, full: &Translator, seed: u64, mode: &ExpertMode) {
     let batch = sources(&[5, 1, 8], seed);
-    let device = Device::cpu();
-    let mut tape = Tape::evaluation(stepped.params());
     let of_batch = mode.at(&batch.ids);
-    let mut pass = Pass { tape: &mut tape, mode: &of_batch, probe: None };
-    let rows = Segments::from_host(&device, &batch.src_starts);
-    let memory = stepped.encode(&mut pass, &Ids::from_host(&device, &batch.src), &rows);
     let room = SearchRoom { steps: Room { rows: 5, steps: 6 }, sentences: 3, source: batch.src.len() };
     let mut state = stepped.search_room(room);
-    stepped.admit(&mut state, &memory, &batch.src_starts, &of_batch);
+    stepped.admit(&mut state, &batch.src, &batch.src_starts, &of_batch).unwrap();
     // (sentence, tokens read so far)
     let mut prefixes: Vec<(usize, Vec<u32>)> = (0..3).map(|sentence| (sentence, vec![])).collect();
     let orders: [&[u32]; 6] =

@@ -106,8 +106,8 @@ kernels! {
     struct Gather = gather { x: *const Act, rows: *const u32, y: *mut Act, count: u32, cols: u32 }
     struct GatherFloat = gather_float { x: *const f32, rows: *const u32, y: *mut f32, count: u32, cols: u32 }
 
-    struct Put = put { x: *const Act, rows: *const u32, y: *mut Act, count: u32, cols: u32 }
-    struct PutFloat = put_float { x: *const f32, rows: *const u32, y: *mut f32, count: u32, cols: u32 }
+    struct Put = put { x: *const Act, rows: *const u32, count: *const u32, y: *mut Act, cols: u32 }
+    struct PutFloat = put_float { x: *const f32, rows: *const u32, count: *const u32, y: *mut f32, cols: u32 }
 
     /// Best continuations of each row of logits.
     struct BestRows = best_rows {
@@ -168,11 +168,11 @@ pub(super) fn gather(gpu: &Gpu, x: &Tensor, rows: &Ids, y: &Buffer) {
 pub(super) fn put(x: &Tensor, rows: &Ids, y: &Tensor) {
     let (gpu, shape) = (x.gpu(), Shape::over_rows(rows.len(), x.cols()));
     let is_act = x.dtype() == gpu.act();
-    let (count, cols) = (rows.len() as u32, x.cols() as u32);
+    let (count, cols) = (rows.valid(), x.cols() as u32);
     let (x, rows, y) = (x.ptr(), rows.ptr(), y.ptr());
     match is_act {
-        true => gpu.call(shape, &Put { x, rows, y, count, cols }),
-        false => gpu.call(shape, &PutFloat { x, rows, y, count, cols }),
+        true => gpu.call(shape, &Put { x, rows, count, y, cols }),
+        false => gpu.call(shape, &PutFloat { x, rows, count, y, cols }),
     }
 }
 

@@ -126,21 +126,21 @@ extern "C" __global__ void gather_float(const float* x, const u32* rows, float* 
 }
 
 template <typename T>
-__device__ __forceinline__ void put_run(const T* x, const u32* rows, T* y, u32 count, u32 cols) {
+__device__ __forceinline__ void put_run(const T* x, const u32* rows, const u32* count, T* y, u32 cols) {
     const Place p = place_of_thread();
-    if (p.row >= count || p.at >= cols) return;
+    if (p.row >= *count || p.at >= cols) return;
     float v[8];
     load8(x + (u64)p.row * cols, p.at, cols, v);
     store8(y + (u64)rows[p.row] * cols, p.at, cols, v);
 }
 
-// y[rows[i]] = x[i]; x [count, cols]; no row is named twice
-extern "C" __global__ void put(const act* x, const u32* rows, act* y, u32 count, u32 cols) {
-    put_run(x, rows, y, count, cols);
+// y[rows[i]] = x[i] for i < *count; no row is named twice
+extern "C" __global__ void put(const act* x, const u32* rows, const u32* count, act* y, u32 cols) {
+    put_run(x, rows, count, y, cols);
 }
 
-extern "C" __global__ void put_float(const float* x, const u32* rows, float* y, u32 count, u32 cols) {
-    put_run(x, rows, y, count, cols);
+extern "C" __global__ void put_float(const float* x, const u32* rows, const u32* count, float* y, u32 cols) {
+    put_run(x, rows, count, y, cols);
 }
 
 // ---- attention of single rows ----------------------------------------------------------------------------------

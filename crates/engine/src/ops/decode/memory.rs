@@ -47,7 +47,8 @@ impl SlotTensor {
 }
 
 impl Tape<'_> {
-    /// Row i of `value` becomes row `rows[i]` of `slots`; no row is named twice.
+    /// Row i of `value` becomes row `rows[i]` of `slots`; no row is named twice. Where `rows` has room to spare,
+    /// surplus rows of `value` go nowhere.
     pub fn put(&mut self, slots: &mut SlotTensor, value: &Tensor, rows: &Ids) {
         let wanted = rows.max() as usize + 1;
         assert!(value.rows() == rows.len(), "put: one place for each row");
