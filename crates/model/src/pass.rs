@@ -43,6 +43,15 @@ impl ExpertMode {
             other => other,
         }
     }
+
+    /// Returns true if a pass reads numbers of the host that change from batch to batch.
+    pub(crate) fn reads_host(&self) -> bool {
+        match self {
+            Self::Random(_) | Self::Given(_) | Self::Weights(_) => true,
+            Self::InEncoder(inner) => inner.reads_host(),
+            Self::Mix | Self::Sample | Self::Argmax | Self::Fixed(_) => false,
+        }
+    }
 }
 
 /// A pass through a model: the tape that records ops, and how experts combine.

@@ -159,11 +159,8 @@ impl Translator {
             self.decoder().admit(&mut pass, &new, attentions);
             Ok(())
         };
-        match mode {
-            // Drawn on the host, which a replay would not do.
-            ExpertMode::Random(_) => join(),
-            _ => captured_joins.run(device, shape, join),
-        }
+        // A replay does nothing on the host.
+        if mode.reads_host() { join() } else { captured_joins.run(device, shape, join) }
     }
 
     /// New hypothesis i continues old hypothesis `parents[i]`; those not named leave, and so do sentences without
