@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mae_data::{MemoryDataset, PackedBatch};
+use mae_model::ExpertMode;
 use mae_translate::{
-    BatchLimits, ExpertChoice, Fitted, GateReport, Job, RunningBatch, Side, Ticket, TokenCounts, Translated,
-    gates_of,
+    BatchLimits, ExpertChoice, Fitted, GateReport, Job, RunningBatch, Side, SwitchedOff, Ticket, TokenCounts,
+    Translated, gates_of,
 };
 
 use crate::error::Result;
@@ -48,11 +49,23 @@ pub struct Running<'t> {
     translator: &'t Translator,
     limits: BatchLimits,
     /// One batch for each choice of experts, as all sentences of a step compute with the same.
-    batches: Vec<((ExpertChoice, u64), RunningBatch<'t>)>,
-    lines: HashMap<(usize, Ticket), Line>,
+    batches: Vec<Batch<'t>>,
+    lines: HashMap<(u64, Ticket), Line>,
     /// Lines that are done without a search.
     done: Vec<(LineId, Translation)>,
     next: LineId,
+    next_batch: u64,
+}
+
+/// Lines with the same experts.
+struct Batch<'t> {
+    id: u64,
+    experts: ExpertChoice,
+    /// Seed of random experts; 0 for others.
+    seed: u64,
+    off: Vec<SwitchedOff>,
+    mode: ExpertMode,
+    running: RunningBatch<'t>,
 }
 
 /// A line that is being translated.
@@ -74,6 +87,7 @@ impl Translator {
             lines: HashMap::new(),
             done: Vec::new(),
             next: 0,
+            next_batch: 0,
         }
     }
 }
@@ -95,9 +109,10 @@ impl Running<'_> {
                 number,
                 options: Arc::new(options.search.clone()),
             };
-            let ticket = self.batches[at].1.submit(job)?;
+            let batch = &mut self.batches[at];
+            let ticket = batch.running.submit(job)?;
             let source = (options.gates == GateReport::All).then_some(source);
-            self.lines.insert((at, ticket), Line { id, counts: counts[0], source, number });
+            self.lines.insert((batch.id, ticket), Line { id, counts: counts[0], source, number });
         }
         self.next += 1;
         Ok(id)
@@ -107,25 +122,26 @@ impl Running<'_> {
     pub fn cancel(&mut self, id: LineId) {
         self.done.retain(|(done, _)| *done != id);
         let found = self.lines.iter().find(|(_, line)| line.id == id).map(|(&place, _)| place);
-        if let Some((at, ticket)) = found {
-            self.lines.remove(&(at, ticket));
-            self.batches[at].1.cancel(ticket);
+        let Some((batch, ticket)) = found else { return };
+        self.lines.remove(&(batch, ticket));
+        if let Some(batch) = self.batches.iter_mut().find(|other| other.id == batch) {
+            batch.running.cancel(ticket);
         }
     }
 
     /// Number of lines that have not joined the others yet.
     pub fn waiting(&self) -> usize {
-        self.batches.iter().map(|(_, batch)| batch.waiting()).sum()
+        self.batches.iter().map(|batch| batch.running.waiting()).sum()
     }
 
     /// Number of lines that are being translated.
     pub fn running(&self) -> usize {
-        self.batches.iter().map(|(_, batch)| batch.running()).sum()
+        self.batches.iter().map(|batch| batch.running.running()).sum()
     }
 
     /// Returns true if every line that was handed in is done and has been returned.
     pub fn is_idle(&self) -> bool {
-        self.done.is_empty() && self.batches.iter().all(|(_, batch)| batch.is_idle())
+        self.done.is_empty() && self.batches.iter().all(|batch| batch.running.is_idle())
     }
 
     /// Takes a step and returns the lines that are done. The result of a line is an error if the model's outputs
@@ -135,17 +151,17 @@ impl Running<'_> {
             self.done.drain(..).map(|(id, found)| (id, Ok(found))).collect();
         let (translator, lines) = (self.translator, &mut self.lines);
         let _turn = translator.device().turn();
-        for (at, ((experts, seed), batch)) in self.batches.iter_mut().enumerate() {
-            for (ticket, found) in batch.step()? {
+        for Batch { id, mode, running, .. } in &mut self.batches {
+            for (ticket, found) in running.step()? {
                 // A line that was dropped may still come.
-                let Some(line) = lines.remove(&(at, ticket)) else { continue };
+                let Some(line) = lines.remove(&(*id, ticket)) else { continue };
                 let found = found.map_err(Into::into).and_then(|hypotheses| {
                     let gates = line.source.map(|source| {
                         let sentences: MemoryDataset = [source].into_iter().collect();
                         let mut one = PackedBatch::from_sources(&sentences.into(), &[0]);
                         one.ids[0] = line.number;
                         let all = std::slice::from_ref(&hypotheses);
-                        gates_of(translator.models().all()[0], &one, all, &experts.mode(*seed))
+                        gates_of(translator.models().first(), &one, all, mode)
                     });
                     let gates = gates.transpose()?.and_then(|mut gates| gates.pop());
                     let translated = Translated { hypotheses, gates };
@@ -157,17 +173,23 @@ impl Running<'_> {
         Ok(finished)
     }
 
-    /// The batch of lines with these experts.
+    /// Place of the batch of lines with these experts.
     fn batch_for(&mut self, options: &TranslateOptions) -> Result<usize> {
+        let (experts, off) = (options.experts, &options.off);
         // Only random experts depend on the seed.
-        let seed = if options.experts == ExpertChoice::Random { options.search.seed } else { 0 };
-        let key = (options.experts, seed);
-        if let Some(at) = self.batches.iter().position(|(other, _)| *other == key) {
+        let seed = if experts == ExpertChoice::Random { options.search.seed } else { 0 };
+        let alike = |batch: &Batch<'_>| batch.experts == experts && batch.seed == seed && batch.off == *off;
+        if let Some(at) = self.batches.iter().position(alike) {
             return Ok(at);
         }
-        let (models, mode) = (self.translator.models(), options.experts.mode(seed));
+        let (models, mode) = (self.translator.models(), self.translator.mode(options)?);
         models.check_experts(&mode)?;
-        self.batches.push((key, RunningBatch::new(&models.all(), &mode, self.limits)?));
+        let running = RunningBatch::new(&models.all(), &mode, self.limits)?;
+        // There are many ways to switch experts off; those that nobody uses make place.
+        self.batches.retain(|batch| batch.off.is_empty() || !batch.running.is_idle());
+        let (id, off) = (self.next_batch, off.clone());
+        self.next_batch += 1;
+        self.batches.push(Batch { id, experts, seed, off, mode, running });
         Ok(self.batches.len() - 1)
     }
 }

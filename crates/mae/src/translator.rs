@@ -126,7 +126,8 @@ impl Translator {
         done.map(|()| found)
     }
 
-    fn mode(&self, options: &TranslateOptions) -> Result<ExpertMode> {
+    /// The mode of a pass with these options.
+    pub(crate) fn mode(&self, options: &TranslateOptions) -> Result<ExpertMode> {
         match (&options.off[..], options.experts) {
             ([], experts) => Ok(experts.mode(options.search.seed)),
             (off, ExpertChoice::Mix) => {

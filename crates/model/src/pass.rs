@@ -49,7 +49,7 @@ impl ExpertMode {
         match self {
             Self::Random(_) | Self::Given(_) | Self::Weights(_) => true,
             Self::InEncoder(inner) => inner.reads_host(),
-            Self::Mix | Self::Sample | Self::Argmax | Self::Fixed(_) => false,
+            Self::Mix | Self::Sample | Self::Argmax | Self::Fixed(_) | Self::Altered(_) => false,
         }
     }
 }

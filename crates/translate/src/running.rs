@@ -196,6 +196,7 @@ fn replays(captured: &ExpertMode, mode: &ExpertMode) -> bool {
         | (ExpertMode::Argmax, ExpertMode::Argmax)
         | (ExpertMode::Random(_), ExpertMode::Random(_)) => true,
         (ExpertMode::Fixed(one), ExpertMode::Fixed(other)) => one == other,
+        (ExpertMode::Altered(one), ExpertMode::Altered(other)) => Arc::ptr_eq(one, other),
         (ExpertMode::InEncoder(one), ExpertMode::InEncoder(other)) => replays(one, other),
         _ => false,
     }
