@@ -1,7 +1,7 @@
-//! Build script: puts the commit into `mae --version`.
+//! Build script: puts the commit into `mae --version` and into results.
 //!
 //! `MAE_VERSION` is "0.1.0 (abc1234)" in a git checkout and "0.1.0" elsewhere: in a source archive, without git, or
-//! in a folder of another repository.
+//! in a folder of another repository. `MAE_BUILD_COMMIT` is the commit alone, and is not set elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +11,10 @@ fn main() {
     let version = std::env::var("CARGO_PKG_VERSION").expect("cargo sets it");
     println!("cargo::rerun-if-changed=build.rs");
     let version = match commit(&crate_folder) {
-        Some(commit) => format!("{version} ({commit})"),
+        Some(commit) => {
+            println!("cargo::rustc-env=MAE_BUILD_COMMIT={commit}");
+            format!("{version} ({commit})")
+        }
         None => version,
     };
     println!("cargo::rustc-env=MAE_VERSION={version}");

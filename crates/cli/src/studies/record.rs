@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-/// Returns the commit that the environment names (`MAE_COMMIT`).
+/// Returns the commit that the environment names (`MAE_COMMIT`), else the one that the program was built from.
 pub fn commit() -> Option<String> {
-    std::env::var("MAE_COMMIT").ok().filter(|commit| !commit.is_empty())
+    let named = std::env::var("MAE_COMMIT").ok().filter(|commit| !commit.is_empty());
+    named.or_else(|| option_env!("MAE_BUILD_COMMIT").map(str::to_owned))
 }
 
 /// The program and the command that made a record of several runs.
@@ -14,7 +15,7 @@ pub struct Origin {
     command: String,
     /// The version of the program.
     version: &'static str,
-    /// The commit that it was built from, if the environment names it.
+    /// The commit that it was built from, if it is known.
     commit: Option<String>,
 }
 
