@@ -177,30 +177,20 @@ impl Lane {
     /// Makes the states of an empty lane large enough for those who wait, as far as the limits go, and for the
     /// first in any case.
     fn make_room(&mut self, models: &[&Translator], limits: &LaneLimits, waiting: &VecDeque<(Ticket, Job)>) {
-        let is_gpu = models[0].params().device().is_gpu();
         let demands = waiting.iter().take(limits.rows).map(|(_, job)| Demand::of(job, models));
-        let (mut wanted, mut steps) = (0, 0);
-        for demand in demands {
-            wanted += demand.rows;
-            steps = steps.max(demand.steps);
-        }
-        let first = waiting.front().map(|(_, job)| Demand::of(job, models)).expect("somebody waits");
-        // Rounded up, so that the next sentences find enough room and the steps that were captured in it.
-        let up = |n: usize, unit: usize| if is_gpu { n.next_multiple_of(unit) } else { n };
-        let rows = up(wanted.min(limits.rows).max(first.rows), 64);
-        let mut room = SearchRoom {
-            steps: Room { rows, steps: up(steps, 256) },
-            sentences: rows,
-            source: up((8 * limits.tokens).max(first.source), 1 << 12),
+        let demands: Vec<Demand> = demands.collect();
+        let mut room = match models[0].params().device().is_gpu() {
+            true => Demand::gpu_room(&demands, limits),
+            false => Demand::cpu_room(&demands, limits, positions(models)),
         };
         if let Some((old, _)) = &self.state.0 {
-            if old.steps.rows >= rows && old.steps.steps >= room.steps.steps && old.source >= room.source {
+            room.steps.rows = room.steps.rows.max(old.steps.rows);
+            room.steps.steps = room.steps.steps.max(old.steps.steps);
+            room.sentences = room.sentences.max(old.sentences);
+            room.source = room.source.max(old.source);
+            if room == *old {
                 return;
             }
-            room.steps.rows = rows.max(old.steps.rows);
-            room.steps.steps = room.steps.steps.max(old.steps.steps);
-            room.sentences = room.steps.rows;
-            room.source = room.source.max(old.source);
         }
         // The old states give their memory back first.
         self.state.0 = None;
@@ -324,6 +314,23 @@ impl Demand {
     fn of(job: &Job, models: &[&Translator]) -> Self {
         let steps = job.options.max_len(job.source.len(), positions(models)) + 1;
         Self { rows: job.options.beam, steps, source: job.source.len() }
+    }
+
+    /// Room for these sentences on a GPU, where it is memory: no more than they need, rounded up, so that the next
+    /// ones find enough room and the steps that were captured in it.
+    fn gpu_room(all: &[Self], limits: &LaneLimits) -> SearchRoom {
+        let wanted: usize = all.iter().map(|demand| demand.rows).sum();
+        let rows = wanted.min(limits.rows).max(all[0].rows).next_multiple_of(64);
+        let steps = all.iter().map(|demand| demand.steps).max().unwrap_or(0).next_multiple_of(256);
+        let source = (8 * limits.tokens).min(128 * rows).max(all[0].source).next_multiple_of(1 << 12);
+        SearchRoom { steps: Room { rows, steps }, sentences: rows, source }
+    }
+
+    /// Room on a CPU, where it is a limit only and memory is taken as it is needed.
+    fn cpu_room(all: &[Self], limits: &LaneLimits, positions: usize) -> SearchRoom {
+        let rows = limits.rows.max(all[0].rows);
+        let source = (8 * limits.tokens).max(all[0].source);
+        SearchRoom { steps: Room { rows, steps: positions }, sentences: rows, source }
     }
 }
 
