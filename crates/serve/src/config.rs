@@ -19,6 +19,8 @@ pub struct Config {
     pub models: Vec<ModelSource>,
     /// Search of translation models (beam 5).
     pub search: SearchOptions,
+    /// Moment at which sentences join others (the next step).
+    pub batching: Batching,
     /// Limits of requests and connections.
     pub limits: Limits,
     /// Clients that are served.
@@ -38,6 +40,7 @@ impl Config {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5000),
             models,
             search: SearchOptions::default(),
+            batching: Batching::default(),
             limits: Limits::default(),
             access: Access::default(),
             preparation: Preparation::default(),
@@ -81,6 +84,16 @@ impl FromStr for ModelSource {
         let name = name.or_else(of_folder).unwrap_or_else(|| "model".into());
         Ok(Self { languages: pair_in(&name), name, folder })
     }
+}
+
+/// Moment at which sentences of a translation model join others. Translations do not depend on it; times do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Batching {
+    /// The next step.
+    #[default]
+    Joining,
+    /// The end of the batch in work.
+    Waiting,
 }
 
 /// Limits of requests and connections.

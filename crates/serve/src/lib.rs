@@ -34,7 +34,7 @@ pub mod work;
 
 pub use mae::{Device, SearchOptions};
 
-pub use config::{Access, Config, Formatting, Limits, LogTexts, ModelSource, Preparation, Proxy};
+pub use config::{Access, Batching, Config, Formatting, Limits, LogTexts, ModelSource, Preparation, Proxy};
 pub use error::{Error, Result};
 pub use server::{Listening, Server};
 pub use work::batches::Budget;

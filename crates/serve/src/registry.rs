@@ -10,11 +10,12 @@ use mae::data::moses::{
 use mae::model::folder::{Task, task};
 use mae::{Beginning, Device, LanguageModel, Translation, Translator};
 
-use crate::config::{Config, ModelSource, Preparation};
+use crate::config::{Batching, Config, ModelSource, Preparation};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, WorkMetrics};
 use crate::work::batches::{Batches, Found, Sentence};
 use crate::work::continuations::{Continuations, Progress};
+use crate::work::joining::Joining;
 use crate::work::worker::{Shared, Worker};
 
 /// All models, in the order of the configuration.
@@ -152,7 +153,11 @@ impl TranslationModel {
         let translator = Arc::new(Translator::load(&source.folder, device)?);
         let metrics = metrics.worker(&name);
         let (shared, budget) = (translator.clone(), config.limits.budget);
-        let run = move |work: &Shared<_, _>| work.run(|| Batches::new(shared.clone(), budget));
+        let batching = config.batching;
+        let run = move |work: &Shared<_, _>| match batching {
+            Batching::Joining => work.run(|| Joining::new(&shared, budget)),
+            Batching::Waiting => work.run(|| Batches::new(shared.clone(), budget)),
+        };
         let worker =
             Worker::start(&name, config.limits.queue, metrics.clone(), run).map_err(Error::Thread)?;
         let folder = source.folder.clone();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::{Answer, Running, save_translator};
 use mae::model::System;
+use mae_serve::Batching;
 use serde_json::{Value, json};
 
 fn body(text: &str) -> Value {
@@ -35,7 +36,13 @@ fn metric(server: &Running, name: &str) -> f64 {
 
 #[test]
 fn a_sentence_is_translated_alone_as_in_a_crowd() {
-    let server = Running::start(|config| config.limits.budget.sentences = 7);
+    let found = [Batching::Joining, Batching::Waiting].map(crowd);
+    assert_eq!(found[0], found[1]);
+}
+
+/// Asks with many clients at once; returns the translations of single sentences.
+fn crowd(batching: Batching) -> Vec<String> {
+    let server = Running::start(|config| (config.limits.budget.sentences, config.batching) = (7, batching));
     let alone: Vec<String> = (0..24).map(|i| translation(&server, &sentence(i))).collect();
     std::thread::scope(|scope| {
         for client in 0..8 {
@@ -58,6 +65,7 @@ fn a_sentence_is_translated_alone_as_in_a_crowd() {
     });
     assert_eq!(metric(&server, "mae_queue_sentences{model=\"de-en\"}"), 0.0);
     assert_eq!(metric(&server, "mae_engine_failures_total{model=\"de-en\"}"), 0.0);
+    alone
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use mae_serve::{
-    Access, Budget, Config, Formatting, Limits, LogTexts, ModelSource, Preparation, Proxy, SearchOptions,
-    Server,
+    Access, Batching, Budget, Config, Formatting, Limits, LogTexts, ModelSource, Preparation, Proxy,
+    SearchOptions, Server,
 };
 
 use crate::device::DeviceArgs;
@@ -56,6 +56,9 @@ pub struct Args {
     /// Take clients' addresses from X-Forwarded-For, which the proxy in front of the server writes
     #[arg(long)]
     behind_proxy: bool,
+    /// Moment at which sentences join others: at the next step (joining), or at the end of the batch in work (waiting)
+    #[arg(long, default_value = "joining", value_name = "WHEN")]
+    batching: BatchingArg,
     /// Hypotheses kept per sentence
     #[arg(long, default_value_t = SearchOptions::default().beam)]
     beam: usize,
@@ -85,6 +88,12 @@ pub struct Args {
     log_texts: bool,
     #[command(flatten)]
     device: DeviceArgs,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum BatchingArg {
+    Joining,
+    Waiting,
 }
 
 /// Limits of requests and connections.
@@ -162,6 +171,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = Config {
         address: SocketAddr::new(args.host, args.port),
         search,
+        batching: match args.batching {
+            BatchingArg::Joining => Batching::Joining,
+            BatchingArg::Waiting => Batching::Waiting,
+        },
         limits: args.limits.limits()?,
         access: Access { keys: args.api_keys, per_minute: args.req_limit, proxy },
         preparation: if args.moses { Preparation::Moses } else { Preparation::Folder },
