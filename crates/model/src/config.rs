@@ -9,6 +9,7 @@ use crate::kind::Config;
 pub use crate::mixture::{CrossGate, DecoderGate, GateReads, Mixture, SamplingUnit};
 use crate::stack::{Side, StackConfig};
 pub use crate::system::System;
+use crate::translator::Marks;
 use crate::{Error, Result, limits};
 
 /// Sizes and choices of a translation model. Key names are fairseq's where the meaning is the same; encoder and
@@ -38,7 +39,7 @@ pub struct ModelConfig {
     /// Dropout after the activation.
     #[serde(default)]
     pub activation_dropout: f32,
-    /// Activation of the feed-forward sublayers. This key and the next five are not written if they have their defaults.
+    /// Activation of the feed-forward sublayers. This key and the next six are not written if they have their defaults.
     #[serde(default, skip_serializing_if = "is_default")]
     pub activation: Activation,
     /// Width of a head; 0: D / H. Other widths are those of models with fewer heads than they began with.
@@ -56,6 +57,9 @@ pub struct ModelConfig {
     /// True if the projection to the vocabulary has a bias.
     #[serde(default, skip_serializing_if = "is_default")]
     pub output_bias: bool,
+    /// End of source sentences.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub source_end: SourceEnd,
     /// Where layer norms stand.
     #[serde(default)]
     pub norm: NormOrder,
@@ -144,6 +148,17 @@ impl DecoderStart {
     }
 }
 
+/// End of source sentences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceEnd {
+    /// The end mark, `</s>`.
+    #[default]
+    Mark,
+    /// No mark: the encoder does not read those that batches hold (OpenNMT). An empty sentence keeps it.
+    None,
+}
+
 /// Which embeddings are one matrix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -196,6 +211,7 @@ impl ModelConfig {
             no_scale_embedding: false,
             decoder_start: DecoderStart::Eos,
             output_bias: false,
+            source_end: SourceEnd::Mark,
             norm: NormOrder::Post,
             share_embeddings: Sharing::Decoder,
             max_positions: max_positions(),
@@ -206,6 +222,11 @@ impl ModelConfig {
     /// The experts of each attention; `None` for systems without.
     pub fn experts(&self) -> Option<Experts> {
         self.mixture.experts(self.encoder_attention_heads)
+    }
+
+    /// Marks of sentences as the model reads them.
+    pub fn marks(&self) -> Marks {
+        Marks { start: self.decoder_start, source_end: self.source_end }
     }
 
     /// What one of the stacks is made of.
@@ -258,6 +279,7 @@ impl Config for ModelConfig {
         ("no_scale_embedding", "false"),
         ("decoder_start", "eos"),
         ("output_bias", "false"),
+        ("source_end", "mark"),
     ];
 
     fn named(arch: &str) -> Result<Self> {
@@ -299,6 +321,7 @@ impl Config for ModelConfig {
             ("no_scale_embedding", self.no_scale_embedding.to_string()),
             ("decoder_start", format!("{:?}", self.decoder_start).to_lowercase()),
             ("output_bias", self.output_bias.to_string()),
+            ("source_end", format!("{:?}", self.source_end).to_lowercase()),
         ]
     }
 }
@@ -334,6 +357,7 @@ mod tests {
             no_scale_embedding: true,
             decoder_start: DecoderStart::Pad,
             output_bias: true,
+            source_end: SourceEnd::None,
             ..config
         };
         marian.check().unwrap();

@@ -119,9 +119,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// The model as it is now; does not wait for its device.
     pub fn of<M: Model>(model: &M) -> Result<Self> {
-        let file = ConfigFile { format: FORMAT, task: M::Config::TASK, model: model.config() };
-        let config = toml::to_string(&file).expect("a model configuration can always be written as TOML");
-        Ok(Self { config, params: model.params().snapshot()? })
+        Ok(Self { config: config_text(model.config()), params: model.params().snapshot()? })
     }
 
     /// Writes a model folder with these dictionaries by their file names, each file aside and then renamed.
@@ -135,6 +133,12 @@ impl Snapshot {
         Segmentation::save(codes, folder)?;
         Ok(())
     }
+}
+
+/// The text of `config.toml`.
+pub fn config_text<C: Config>(config: &C) -> String {
+    let file = ConfigFile { format: FORMAT, task: C::TASK, model: config };
+    toml::to_string(&file).expect("a model configuration can always be written as TOML")
 }
 
 /// Adds a hint about dictionaries: embeddings that do not fit mostly come from a dictionary of another model.

@@ -54,4 +54,4 @@ pub use lm::{LanguageModel, LmConfig};
 pub use pass::{Draws, ExpertMode, GateRecord, Pass, Probe};
 pub use stepping::DecoderState;
 pub use system::System;
-pub use translator::{BatchShape, DeviceBatch, Translator};
+pub use translator::{BatchShape, DeviceBatch, Marks, Translator};

@@ -131,6 +131,7 @@ impl Translator {
         mode: &ExpertMode,
     ) -> mae_engine::Result<()> {
         let DecoderState { stack, slots, spans, joins, captured_joins, .. } = state;
+        let (source, starts) = self.config().marks().source(source, starts);
         let (mut changes, mut rows) = (Vec::new(), Vec::new());
         for boundary in starts.windows(2) {
             let length = (boundary[1] - boundary[0]) as usize;
@@ -141,10 +142,10 @@ impl Translator {
         }
         let sentences: Vec<u32> = changes.iter().map(|change| change.0).collect();
         let device = self.params().device();
-        let shape = JoinShape::around(device, starts);
+        let shape = JoinShape::around(device, &starts);
         let inputs = joins.entry(shape).or_insert_with(|| JoinInputs::new(device, shape));
-        inputs.source.load(source);
-        inputs.keys.load(starts);
+        inputs.source.load(&source);
+        inputs.keys.load(&starts);
         inputs.sentences.load(&sentences);
         inputs.rows.load(&rows);
         spans.set(changes);

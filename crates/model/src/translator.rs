@@ -9,7 +9,7 @@ use mae_engine::ops::decode::Lineage;
 use mae_engine::ops::embed::{self, Embedding, marian_sinusoids, sinusoids};
 use mae_engine::{Device, Ids, ParamId, Params, ParamsBuilder, Segments, Tape, Tensor, Var};
 
-use crate::config::{DecoderStart, ModelConfig, Positions, Sharing};
+use crate::config::{DecoderStart, ModelConfig, Positions, Sharing, SourceEnd};
 use crate::groups::{self, REST, STATISTICS};
 use crate::kind::Model;
 use crate::pass::Pass;
@@ -52,7 +52,47 @@ pub struct DeviceBatch {
     pub target: Ids,
     /// Target sentences.
     pub target_rows: Segments,
-    start: DecoderStart,
+    marks: Marks,
+}
+
+/// Marks of sentences as a model reads them. Batches hold an end mark after each source and in front of each target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// First symbol that the decoder reads.
+    pub start: DecoderStart,
+    /// End of source sentences.
+    pub source_end: SourceEnd,
+}
+
+impl Marks {
+    /// Source sentences, ids end to end and starts, as the encoder reads them.
+    pub fn source<'a>(self, ids: &'a [u32], starts: &'a [u32]) -> (Cow<'a, [u32]>, Cow<'a, [u32]>) {
+        if self.source_end == SourceEnd::Mark {
+            return (Cow::Borrowed(ids), Cow::Borrowed(starts));
+        }
+        let (mut kept, mut kept_starts) = (Vec::with_capacity(ids.len()), vec![0]);
+        for ends in starts.windows(2) {
+            let sentence = &ids[ends[0] as usize..ends[1] as usize];
+            kept.extend(match sentence {
+                [before @ .., EOS] if !before.is_empty() => before,
+                all => all,
+            });
+            kept_starts.push(kept.len() as u32);
+        }
+        (kept.into(), kept_starts.into())
+    }
+
+    /// The decoder's input of a batch.
+    fn previous(self, batch: &PackedBatch) -> Cow<'_, [u32]> {
+        if self.start == DecoderStart::Eos {
+            return Cow::Borrowed(&batch.prev);
+        }
+        let mut previous = batch.prev.clone();
+        for sentence in batch.tgt_starts.windows(2).filter(|ends| ends[0] < ends[1]) {
+            previous[sentence[0] as usize] = self.start.id();
+        }
+        Cow::Owned(previous)
+    }
 }
 
 /// Room for a batch, rounded up, so that many batches are alike and one captured pass serves them all.
@@ -84,8 +124,8 @@ impl BatchShape {
 }
 
 impl DeviceBatch {
-    /// Room for batches of a shape, to be loaded, of a model whose decoder reads `start` first.
-    pub fn with_room(device: &Device, shape: BatchShape, start: DecoderStart) -> Self {
+    /// Room for batches of a shape, to be loaded, of a model with these marks.
+    pub fn with_room(device: &Device, shape: BatchShape, marks: Marks) -> Self {
         let BatchShape { source, target, sentences, longest } = shape;
         Self {
             source: Ids::with_room(device, source),
@@ -93,42 +133,32 @@ impl DeviceBatch {
             previous: Ids::with_room(device, target),
             target: Ids::with_room(device, target),
             target_rows: Segments::with_room(device, sentences, target, longest),
-            start,
+            marks,
         }
     }
 
     /// Takes another batch that fits.
     pub fn load(&mut self, batch: &PackedBatch) {
-        self.source.load(&batch.src);
-        self.source_rows.load(&batch.src_starts);
-        self.previous.load(&previous(batch, self.start));
+        let (source, starts) = self.marks.source(&batch.src, &batch.src_starts);
+        self.source.load(&source);
+        self.source_rows.load(&starts);
+        self.previous.load(&self.marks.previous(batch));
         self.target.load(&batch.tgt);
         self.target_rows.load(&batch.tgt_starts);
     }
 
-    /// Uploads a batch for a model whose decoder reads `start` first.
-    pub fn new(device: &Device, batch: &PackedBatch, start: DecoderStart) -> Self {
+    /// Uploads a batch for a model with these marks.
+    pub fn new(device: &Device, batch: &PackedBatch, marks: Marks) -> Self {
+        let (source, starts) = marks.source(&batch.src, &batch.src_starts);
         Self {
-            source: Ids::from_host(device, &batch.src),
-            source_rows: Segments::from_host(device, &batch.src_starts),
-            previous: Ids::from_host(device, &previous(batch, start)),
+            source: Ids::from_host(device, &source),
+            source_rows: Segments::from_host(device, &starts),
+            previous: Ids::from_host(device, &marks.previous(batch)),
             target: Ids::from_host(device, &batch.tgt),
             target_rows: Segments::from_host(device, &batch.tgt_starts),
-            start,
+            marks,
         }
     }
-}
-
-/// The decoder's input of a batch, which is packed with the end mark in front of each sentence.
-fn previous(batch: &PackedBatch, start: DecoderStart) -> Cow<'_, [u32]> {
-    if start == DecoderStart::Eos {
-        return Cow::Borrowed(&batch.prev);
-    }
-    let mut previous = batch.prev.clone();
-    for sentence in batch.tgt_starts.windows(2).filter(|ends| ends[0] < ends[1]) {
-        previous[sentence[0] as usize] = start.id();
-    }
-    Cow::Owned(previous)
 }
 
 /// The encoder's output and whose rows are whose.
@@ -314,11 +344,11 @@ impl Model for Translator {
     }
 
     fn upload(&self, batch: &PackedBatch) -> DeviceBatch {
-        DeviceBatch::new(self.params().device(), batch, self.config.decoder_start)
+        DeviceBatch::new(self.params().device(), batch, self.config.marks())
     }
 
     fn room(&self, shape: &BatchShape) -> DeviceBatch {
-        DeviceBatch::with_room(self.params().device(), *shape, self.config.decoder_start)
+        DeviceBatch::with_room(self.params().device(), *shape, self.config.marks())
     }
 
     fn load(room: &mut DeviceBatch, batch: &PackedBatch) {

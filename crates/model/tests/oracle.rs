@@ -72,7 +72,7 @@ fn batch_of(golden: &Golden) -> DeviceBatch {
         tgt_starts: golden.ids("tgt.starts"),
         ids: (0..golden.get("tgt.starts").len() as u32 - 1).collect(),
     };
-    DeviceBatch::new(&place().device, &batch, config_of(golden).decoder_start)
+    DeviceBatch::new(&place().device, &batch, config_of(golden).marks())
 }
 
 /// One training pass; returns (smoothed loss, nll) sums.
