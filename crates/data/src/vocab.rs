@@ -102,6 +102,14 @@ impl Vocab {
         vocab
     }
 
+    /// The specials and these symbols, in this order. Symbols differ from one another and from the specials, and
+    /// contain no white space.
+    pub fn from_symbols<S: AsRef<str>>(symbols: impl IntoIterator<Item = S>) -> Self {
+        let mut vocab = Self::new();
+        symbols.into_iter().for_each(|symbol| vocab.push(symbol.as_ref(), 1));
+        vocab
+    }
+
     fn pad_to_multiple(&mut self, factor: usize) {
         let fillers = (0..).map(|i| format!("madeupword{i:04}"));
         for filler in fillers {

@@ -22,6 +22,9 @@ pub enum Error {
     /// From reading or writing text and data sets.
     #[error(transparent)]
     Data(#[from] mae_data::Error),
+    /// From a model of another program.
+    #[error(transparent)]
+    Exchange(#[from] mae_exchange::Error),
     /// From a device.
     #[error(transparent)]
     Device(#[from] mae_engine::Error),

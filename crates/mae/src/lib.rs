@@ -17,6 +17,7 @@
 //! | [`LanguageModel`], [`Writing`] | language models: scores of texts, and texts that are continued, also token by token |
 //! | [`train`] | training from a folder and a recipe, with an observer |
 //! | [`metrics`] | BLEU, chrF, TER, and tests of significance |
+//! | [`exchange`] | models of other programs: import and export |
 //! | [`Error`] | anything that can go wrong |
 //! | [`data`], [`engine`], [`model`], [`translate`], [`eval`] | the crates below, for programs that need more |
 //!
@@ -38,6 +39,7 @@ mod writing;
 pub use mae_data as data;
 pub use mae_engine as engine;
 pub use mae_eval as eval;
+pub use mae_exchange as exchange;
 pub use mae_model as model;
 pub use mae_translate as translate;
 

@@ -1,0 +1,142 @@
+//! `mae export`: model folders to models of other programs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use mae_data::ParallelDataset;
+use mae_data::pairs::detect_languages;
+use mae_exchange::export::{self, Folder, HeadWeights};
+
+use crate::device::DeviceArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  Export a model without gates (BASE, uni-MAE) to CTranslate2:
+    mae export ct2 run/checkpoint_best --out ende-ct2
+
+  Export a model with gates: only the heads of expert 3, or the mean gates on a validation set:
+    mae export ct2 run/checkpoint_best --expert 3 --out expert3
+    mae export ct2 run/checkpoint_best --mean-gates data-bin --out mean
+
+  Export to Hugging Face transformers, or to fairseq:
+    mae export hf run/checkpoint_best -s de -t en --out hf
+    mae export fairseq run/checkpoint_best -s de -t en --out fairseq";
+
+/// Export a model to CTranslate2, Hugging Face transformers or fairseq.
+///
+/// These formats have no gates. BASE and uni-MAE models are exported exactly; a model with gates is exported with the
+/// heads of one expert, or with mean gates, which are folded into the output projections.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    format: Format,
+}
+
+#[derive(clap::Subcommand)]
+enum Format {
+    /// Write a model folder of CTranslate2 (float32).
+    #[command(after_help = EXAMPLES)]
+    Ct2(Model),
+    /// Write a folder of Hugging Face transformers: FSMT, or MarianMT for models of Marian's kind.
+    #[command(after_help = EXAMPLES)]
+    Hf {
+        #[command(flatten)]
+        model: Model,
+        #[command(flatten)]
+        languages: Languages,
+    },
+    /// Write a checkpoint of fairseq with its dictionaries.
+    #[command(after_help = EXAMPLES)]
+    Fairseq {
+        #[command(flatten)]
+        model: Model,
+        #[command(flatten)]
+        languages: Languages,
+    },
+}
+
+#[derive(clap::Args)]
+struct Model {
+    /// Folder of a translation model.
+    model: PathBuf,
+    /// Folder to write; it must not exist or be empty.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Export the heads of this expert in all attentions, counted from 0.
+    #[arg(long, value_name = "N", conflicts_with = "mean_gates")]
+    expert: Option<usize>,
+    /// Export mean gates over the split `valid` of this data folder, and print what they cost in bits per token.
+    #[arg(long, value_name = "DATA")]
+    mean_gates: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+#[derive(clap::Args)]
+struct Languages {
+    /// Source language.
+    #[arg(short, long, value_name = "SRC", default_value = "src")]
+    source_lang: String,
+    /// Target language.
+    #[arg(short, long, value_name = "TGT", default_value = "tgt")]
+    target_lang: String,
+}
+
+impl Languages {
+    fn names(&self) -> [&str; 2] {
+        [&self.source_lang, &self.target_lang]
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let (out, format) = match &args.format {
+        Format::Ct2(model) => {
+            let (folder, heads) = model.open()?;
+            export::ct2::export(&folder, &heads, &model.out)?;
+            (&model.out, "CTranslate2, float32")
+        }
+        Format::Hf { model, languages } => {
+            let (folder, heads) = model.open()?;
+            let kind = export::hf::export(&folder, &heads, languages.names(), &model.out)?;
+            let name = match kind {
+                export::hf::Kind::Fsmt => "FSMTForConditionalGeneration",
+                export::hf::Kind::Marian => "MarianMTModel",
+            };
+            (&model.out, name)
+        }
+        Format::Fairseq { model, languages } => {
+            let (folder, heads) = model.open()?;
+            export::fairseq::export(&folder, &heads, languages.names(), &model.out)?;
+            (&model.out, "fairseq")
+        }
+    };
+    println!("{}: {format}", out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Model {
+    fn open(&self) -> Result<(Folder, HeadWeights)> {
+        let folder = Folder::open(&self.model)?;
+        let heads = match (&self.expert, &self.mean_gates) {
+            (Some(expert), _) => HeadWeights::expert(&folder, *expert)?,
+            (None, Some(data)) => {
+                let (from, to) = detect_languages(data)?;
+                let pairs = ParallelDataset::open(data, "valid", &from, &to)?;
+                let (heads, cost) = export::mean_gates(&folder, &pairs, &self.device.open()?)?;
+                println!(
+                    "mean gates on {} tokens: {:.4} bits per token, {:.4} with gates: they cost {:.4}",
+                    cost.tokens,
+                    cost.folded,
+                    cost.gated,
+                    cost.folded - cost.gated
+                );
+                heads
+            }
+            (None, None) => HeadWeights::ones(),
+        };
+        Ok((folder, heads))
+    }
+}
