@@ -362,3 +362,19 @@ impl Model for Translator {
         pass.tape.cross_entropy(&features, loss)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_marks_of_sources_are_left_out_where_a_model_reads_none() {
+        let (ids, starts) = ([5, 6, EOS, EOS, 7, EOS], [0, 3, 4, 6]);
+        let (kept, all) = Marks::default().source(&ids, &starts);
+        assert_eq!((&*kept, &*all), (&ids[..], &starts[..]));
+        let marks = Marks { source_end: SourceEnd::None, ..Marks::default() };
+        let (kept, starts) = marks.source(&ids, &starts);
+        // An empty sentence keeps its mark.
+        assert_eq!((&*kept, &*starts), (&[5, 6, EOS, 7][..], &[0, 2, 3, 4][..]));
+    }
+}
