@@ -42,6 +42,8 @@ built_in![
     "wiki103-uni-mae7",
     "wiki103-mae7",
     "wiki103-mae6",
+    "wiki103-long-base",
+    "wiki103-long-mae7",
     "wiki-small-base",
     "wiki-small-mae7",
     "wikitext2-base",
