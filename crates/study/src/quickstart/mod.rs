@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
-use mae_data::grammar::{self, Pair};
+use mae_data::grammar::{self, two_tasks};
 use mae_data::vocab::VocabOptions;
 use mae_data::{ParallelDataset, Vocab, files};
 use mae_engine::Device;
@@ -64,11 +64,74 @@ label_smoothing = 0.1
 "#;
 
 /// One side of a pair.
-type Side = fn(&Pair) -> &str;
+type Side = fn(&Line) -> &str;
+
+/// Corpus of a quickstart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Topic {
+    /// English numbers, dates, times and prices with their German.
+    #[default]
+    Numbers,
+    /// Two tasks behind a cue word, and a model that is too small for both ([`two_tasks`]).
+    TwoTasks,
+}
+
+impl Topic {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Numbers, Self::TwoTasks];
+
+    /// Name in commands.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Numbers => "numbers",
+            Self::TwoTasks => "two-tasks",
+        }
+    }
+
+    /// Draws pairs.
+    fn draw(self, pairs: usize, seed: u64) -> Vec<Line> {
+        let line = |source, target, kind| Line { source, target, kind };
+        match self {
+            Self::Numbers => grammar::generate(pairs, seed)
+                .into_iter()
+                .map(|pair| line(pair.source, pair.target, pair.kind.to_string()))
+                .collect(),
+            Self::TwoTasks => two_tasks::generate(pairs, seed)
+                .into_iter()
+                .map(|pair| line(pair.source, pair.target, pair.task.cue().to_owned()))
+                .collect(),
+        }
+    }
+
+    /// Endings of the files of both sides.
+    fn languages(self) -> [&'static str; 2] {
+        match self {
+            Self::Numbers => ["en", "de"],
+            Self::TwoTasks => ["src", "tgt"],
+        }
+    }
+
+    fn recipe(self) -> Result<Recipe> {
+        Ok(match self {
+            Self::Numbers => RECIPE.parse()?,
+            Self::TwoTasks => Recipe::load("two-tasks-mae7")?,
+        })
+    }
+}
+
+/// A sentence pair.
+pub(super) struct Line {
+    pub(super) source: String,
+    pub(super) target: String,
+    /// Subject or task of the sentence.
+    pub(super) kind: String,
+}
 
 /// Size and folder of a quickstart.
 #[derive(Clone, Debug)]
 pub struct Quickstart {
+    /// The corpus.
+    pub topic: Topic,
     /// Sentence pairs to train on.
     pub pairs: usize,
     /// Seed of the corpus and of the training.
@@ -83,21 +146,22 @@ pub struct Quickstart {
 pub struct Prepared {
     pairs: Pairs,
     test: ParallelDataset,
-    held_out: Vec<Pair>,
+    held_out: Vec<Line>,
 }
 
 impl Quickstart {
     /// Makes the corpus, learns the segmentation, writes both as text files, and encodes them.
     pub fn prepare(&self) -> Result<Prepared> {
         let most = grammar::capacity() - HELD_OUT as u64;
-        if self.pairs == 0 || self.pairs as u64 > most {
+        let too_many = self.topic == Topic::Numbers && self.pairs as u64 > most;
+        if self.pairs == 0 || too_many {
             let (pairs, held_out) = (self.pairs, HELD_OUT);
             return Err(QuickstartFault::Pairs { pairs, most, held_out }.into());
         }
         if self.updates == Some(0) {
             return Err(QuickstartFault::Updates.into());
         }
-        let mut pairs = grammar::generate(self.pairs + HELD_OUT, self.seed);
+        let mut pairs = self.topic.draw(self.pairs + HELD_OUT, self.seed);
         let held_out = pairs.split_off(self.pairs);
         files::create_folder(&self.folder)?;
         let mut counts = WordCounts::default();
@@ -107,10 +171,11 @@ impl Quickstart {
         }
         let codes = learn(&counts, LearnOptions { merges: MERGES, ..LearnOptions::default() }, |_| {})?;
         let bpe = Bpe::new(&codes);
-        let segment = |pairs: &[Pair], side: Side| -> Vec<String> {
+        let segment = |pairs: &[Line], side: Side| -> Vec<String> {
             bpe.segment_lines(&pairs.iter().map(side).collect::<Vec<_>>())
         };
-        let sides: [(&str, Side); 2] = [("en", |p| &p.source), ("de", |p| &p.target)];
+        let [source, target] = self.topic.languages();
+        let sides: [(&str, Side); 2] = [(source, |line| &line.source), (target, |line| &line.target)];
         let mut pieces = WordCounts::default();
         let (mut encoded, mut texts) = (Vec::new(), Vec::new());
         for (name, pairs) in [("train", &pairs), ("test", &held_out)] {
@@ -136,8 +201,7 @@ impl Quickstart {
 
     /// Returns the configuration of a system.
     pub fn config(&self, system: &str) -> Result<RunConfig> {
-        let recipe: Recipe = RECIPE.parse()?;
-        let mut config: RunConfig = recipe.with_system(system)?.config()?;
+        let mut config: RunConfig = self.topic.recipe()?.with_system(system)?.config()?;
         config.train.seed = self.seed;
         if let Some(updates) = self.updates {
             config.train.max_update = updates;
@@ -171,13 +235,14 @@ impl Quickstart {
         }
         let exact_match = exact_match(lines.iter().zip(data.held_out.iter().map(|pair| &pair.target)));
         let gates = GateReport::new(summarise(&model, &data.test)?, &data.held_out);
-        let example = |(pair, line): (&Pair, &String)| Example {
+        let example = |(pair, line): (&Line, &String)| Example {
             source: pair.source.clone(),
             target: pair.target.clone(),
             translation: line.clone(),
         };
         let bleu = bleu.score();
         Ok(Report {
+            corpus: self.topic.name(),
             system: system.to_owned(),
             pairs: self.pairs,
             seed: self.seed,

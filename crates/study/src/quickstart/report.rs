@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use mae_data::grammar::Pair;
 use mae_eval::gates::GateSummary;
 use mae_model::pass::GateValues;
 use serde::Serialize;
 
+use super::Line;
+
 /// Results of one system.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// Name of the corpus.
+    pub corpus: &'static str,
     /// Name of the system.
     pub system: String,
     /// Sentence pairs that it was trained on.
@@ -65,7 +68,7 @@ pub struct Example {
 }
 
 impl GateReport {
-    pub(super) fn new(gates: Vec<GateSummary>, held_out: &[Pair]) -> Self {
+    pub(super) fn new(gates: Vec<GateSummary>, held_out: &[Line]) -> Self {
         let (gates, weights): (Vec<_>, Vec<_>) =
             gates.into_iter().partition(|gate| gate.holds == GateValues::Probabilities);
         Self {
@@ -90,10 +93,10 @@ impl GateReport {
 }
 
 /// Returns, for each kind of sentence, the expert that leads most often and its share.
-fn leading_experts(gate: &GateSummary, held_out: &[Pair]) -> BTreeMap<String, (usize, f64)> {
+fn leading_experts(gate: &GateSummary, held_out: &[Line]) -> BTreeMap<String, (usize, f64)> {
     let mut counts: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (pair, &leader) in held_out.iter().zip(&gate.leaders) {
-        counts.entry(pair.kind.to_string()).or_insert_with(|| vec![0; gate.shares.len()])[leader] += 1;
+        counts.entry(pair.kind.clone()).or_insert_with(|| vec![0; gate.shares.len()])[leader] += 1;
     }
     let most = |counts: Vec<usize>| {
         let best = (0..counts.len()).max_by_key(|&e| counts[e]).unwrap_or(0);

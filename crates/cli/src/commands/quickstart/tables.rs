@@ -45,8 +45,12 @@ pub fn print(report: &Report) {
         }
     }
     println!("\n{}", report.bleu_signature);
+    let example = match report.corpus {
+        "two-tasks" => "beta ba de fi go ku la",
+        _ => "the film begins at half past six",
+    };
     println!(
-        "the model is in {0}; try: echo 'the film begins at half past six' | mae generate {0} --source - --plain",
+        "the model is in {0}; try: echo '{example}' | mae generate {0} --source - --plain",
         report.model
     );
 }
