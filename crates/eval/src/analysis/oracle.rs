@@ -1,4 +1,4 @@
-//! What a choice of experts could gain at most: for each sentence and attention the best expert, by an oracle.
+//! A choice of experts by an oracle: for each sentence and attention the best one, by half of the tokens.
 //!
 //! An oracle that sees the tokens that it is scored on finds gains in noise. So it chooses by the loss of the odd target
 //! tokens (the first, third, …) and is scored on the even ones. Attentions are decided one after the other in the order of
