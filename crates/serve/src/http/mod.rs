@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `libretranslate` | `/translate`, `/detect`, `/languages`, `/frontend/settings`, `/health` |
 //! | `opennmt` | `/translator/…` |
-//! | `openai`, `stream` | `/v1/completions`, `/v1/models` |
+//! | `openai`, `stream`, `choice` | `/v1/completions`, `/v1/models` |
 //! | `gates` | `/v1/gates` |
 //! | `pages` | the page at `/`, `/metrics`, `/spec` |
 //! | `endpoints`, `describe` | the table of endpoints, from which the router and the OpenAPI document are made |
 //! | `observe` | metrics, log and headers of every answer |
 //! | `reply`, `refusal` | bodies in and out, refusals in the shapes of the interfaces |
 
+mod choice;
 pub(crate) mod describe;
 mod endpoints;
 mod gates;
