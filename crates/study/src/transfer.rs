@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(names, ["noft", "ftg", "ftg+", "ftall", "scratch"]);
         assert!(plan.methods.iter().all(|method| method.paper.is_some()));
         let cells = plan.cells();
-        assert_eq!(cells.len(), 1 + 4 * 5);
+        assert_eq!(cells.len(), 1 + 4 * 6);
         assert_eq!((cells[0].name(), cells[1].name()), ("noft".into(), "ftg-100pct-1".into()));
     }
 }
