@@ -52,15 +52,17 @@ async function checkHeads(page, found, fault) {
   same(fault, "head weights", await rows(section(page, "Head weights")), found.attentions.map((a) => [a.label].concat(a.head_weights.map(cell))));
 }
 
-/** The PMI table of every attention: a list for each expert. */
+/** The words of every attention: a list for each expert, and the list of the untrained gate after it. */
 async function checkWords(page, found, fault) {
   const place = section(page, "Words and experts");
   for (const [i, attention] of found.attentions.entries()) {
     await place.locator("select").selectOption(String(i));
     const shown = await place.locator(".columns > div").evaluateAll((all) => all.map((list) =>
       [list.querySelector("h3").textContent, ...[...list.querySelectorAll("tr")].map((row) => [...row.cells].map((cell) => cell.textContent))]));
-    const word = (w) => [w.word, w.pmi.toFixed(2), `${w.together} of ${w.count}`];
-    same(fault, `words of ${attention.label}`, shown, attention.words.map((words, e) => ["Expert " + e, ...words.map(word)]));
+    const word = (w) => [w.word, w.llr.toFixed(1), w.pmi.toFixed(2), `${w.together} of ${w.count}`];
+    const before = (e) => (attention.untrained ? attention.untrained.words[e] : []);
+    same(fault, `words of ${attention.label}`, shown,
+      attention.words.map((words, e) => ["Expert " + e, ...words.concat(before(e)).map(word)]));
   }
 }
 

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `mod` | corpus, training and evaluation |
 //! | `folder` | the folder: files of an earlier quickstart are replaced, other files are not |
+//! | `line` | a sentence pair |
 //! | [`report`] | results of one system |
 
 mod folder;
+mod line;
 pub mod report;
 
 use std::path::PathBuf;
@@ -27,6 +29,7 @@ use mae_train::run::{self, Pairs, Session, Trained};
 use mae_train::{Recipe, RunConfig, artifacts};
 use mae_translate::{SearchOptions, best_lines};
 
+use self::line::Line;
 use self::report::{Example, GateReport, Report};
 use crate::error::{QuickstartFault, Result};
 
@@ -117,14 +120,6 @@ impl Topic {
             Self::TwoTasks => Recipe::load("two-tasks-mae7")?,
         })
     }
-}
-
-/// A sentence pair.
-pub(super) struct Line {
-    pub(super) source: String,
-    pub(super) target: String,
-    /// Subject or task of the sentence.
-    pub(super) kind: String,
 }
 
 /// Size and folder of a quickstart.

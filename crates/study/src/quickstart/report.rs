@@ -6,7 +6,7 @@ use mae_eval::gates::GateSummary;
 use mae_model::pass::GateValues;
 use serde::Serialize;
 
-use super::Line;
+use super::line::Line;
 
 /// Results of one system.
 #[derive(Clone, Debug, Serialize)]
