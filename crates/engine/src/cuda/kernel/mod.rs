@@ -69,6 +69,7 @@ impl fmt::Display for CType {
 /// # Safety
 ///
 /// The value that is passed must have the layout of `C`.
+// SAFETY: the declaration does nothing; implementations come from the macros of this file, which keep to it.
 pub(crate) unsafe trait CudaType {
     const C: CType;
 }
@@ -149,6 +150,7 @@ impl Constant for f32 {
 ///
 /// `with_pointers` must pass a pointer to each argument, in the order and with the types of the kernel `SIGNATURE`
 /// names in `FILE`.
+// SAFETY: the declaration does nothing; implementations come from `kernels!`, which lists each argument once.
 pub(crate) unsafe trait Kernel {
     const FILE: &'static KernelFile;
     const SIGNATURE: Signature;
