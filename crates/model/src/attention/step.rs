@@ -182,7 +182,9 @@ impl MixtureAttention {
             return Some(pass.tape.gather(weights.tensor(), at.memory().0));
         }
         let needs = gating.gate.needs(pass.mode.of(self.kind));
-        let reading = state.read.step(pass.tape, needs, &self.name, x, at.lineage);
+        // A probe may compare untrained gates, which have a norm of their own.
+        let norm = if pass.probe.is_some() { None } else { gating.gate.norm() };
+        let reading = state.read.step(pass.tape, needs, &self.name, (x, at.lineage), norm);
         self.weigh(pass, gating, &reading).map(|weights| weights.tensor().clone())
     }
 }

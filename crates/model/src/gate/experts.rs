@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mae_engine::ops::batch_norm::BatchNorm;
 use mae_engine::ops::mixture::{GateNetwork, Pick};
-use mae_engine::{Device, ParamsBuilder, Tape, Tensor, Var};
+use mae_engine::{Device, ParamsBuilder, Tape, Tensor};
 
 use super::{Gate, Needs, Reading, Weighed};
 use crate::attention::AttentionConfig;
@@ -129,17 +129,18 @@ impl Gate for ExpertGate {
             (None, None) => tape.pick_ungated(rows.count, altered?, &Pick::Fixed(0)),
             (None, Some(pick)) => tape.pick_ungated(rows.count, &self.experts, &pick),
             (Some(network), pick) => {
-                let normed: Var = tape.batch_norm(rows.input(), network.norm);
+                let normed = rows.normed(tape, network.norm);
                 match pick {
                     Some(pick) => tape.pick_by_gate(&normed, &network.layers, &self.experts, &pick),
-                    None => {
-                        let logits = tape.gate_logits(&normed, &network.layers);
-                        tape.mix_experts(&logits, altered.unwrap_or(&self.experts))
-                    }
+                    None => tape.mix_by_gate(&normed, &network.layers, altered.unwrap_or(&self.experts)),
                 }
             }
         };
         Some(Weighed { weights: mix.weights, values: mix.gates })
+    }
+
+    fn norm(&self) -> Option<BatchNorm> {
+        self.network.as_ref().map(|network| network.norm)
     }
 
     fn experts(&self) -> Option<&Tensor> {

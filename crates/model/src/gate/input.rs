@@ -1,9 +1,10 @@
 //! Inputs of gates: in a whole pass, and one position at a time.
 
+use mae_engine::ops::batch_norm::BatchNorm;
 use mae_engine::ops::decode::{InputWindow, Lineage, Room, RunningSum};
 use mae_engine::{Device, Segments, Tape, Var};
 
-use super::{Needs, Reading};
+use super::{Input, Needs, Reading};
 use crate::config::{CrossGate, DecoderGate, GateReads, Mixture};
 use crate::pass::{Kind, Rows};
 
@@ -67,9 +68,9 @@ impl GateInput {
             count: if per_position { var.rows() } else { segments.count() },
             sentences: per_position.then_some(segments),
             input: match needs {
-                Needs::Nothing => None,
-                Needs::Values => Some(mean(&var.detach())),
-                Needs::Gradient => Some(mean(var)),
+                Needs::Nothing => Input::Nothing,
+                Needs::Values => Input::Plain(mean(&var.detach())),
+                Needs::Gradient => Input::Plain(mean(var)),
             },
         }
     }
@@ -81,7 +82,10 @@ impl GateInput {
         attention: &'a str,
         (memory, sentences): (&Var, &Segments),
     ) -> Reading<'a> {
-        let input = (needs != Needs::Nothing).then(|| tape.segment_mean(memory, sentences));
+        let input = match needs {
+            Needs::Nothing => Input::Nothing,
+            Needs::Values | Needs::Gradient => Input::Plain(tape.segment_mean(memory, sentences)),
+        };
         Reading { attention, count: sentences.count(), sentences: None, input }
     }
 
@@ -114,20 +118,25 @@ impl InputState {
         }
     }
 
-    /// Reads one new row per hypothesis, which is remembered from now on.
+    /// Reads one new row per hypothesis, which is remembered from now on. `norm` is that of the gate, where nobody but the
+    /// gate reads the input.
     pub(crate) fn step<'a>(
         &mut self,
         tape: &mut Tape<'_>,
         needs: Needs,
         attention: &'a str,
-        x: &Var,
-        lineage: &Lineage,
+        (x, lineage): (&Var, &Lineage),
+        norm: Option<BatchNorm>,
     ) -> Reading<'a> {
-        let input = (needs != Needs::Nothing).then(|| match self {
-            Self::Nothing => x.clone(),
-            Self::Sum(sum) => Var::constant(tape.running_step(x, sum, lineage)),
-            Self::Window(window) => Var::constant(tape.window_step(x, window, lineage)),
-        });
+        let input = match self {
+            _ if needs == Needs::Nothing => Input::Nothing,
+            Self::Nothing => Input::Plain(x.clone()),
+            Self::Sum(sum) => {
+                let mean = Var::constant(tape.running_step(x, sum, lineage, norm));
+                if norm.is_some() { Input::Normed(mean) } else { Input::Plain(mean) }
+            }
+            Self::Window(window) => Input::Plain(Var::constant(tape.window_step(x, window, lineage))),
+        };
         Reading { attention, count: x.rows(), sentences: None, input }
     }
 }

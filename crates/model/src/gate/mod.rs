@@ -19,6 +19,7 @@ pub mod sigmoid;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use mae_engine::ops::batch_norm::BatchNorm;
 use mae_engine::{Segments, Tape, Tensor, Var};
 
 use crate::pass::ExpertMode;
@@ -31,6 +32,11 @@ pub trait Gate: Debug + Send + Sync {
 
     /// Head weights of all rows; `None` where every head weighs 1.
     fn weigh(&self, tape: &mut Tape<'_>, rows: &Reading<'_>, mode: &ExpertMode) -> Option<Weighed>;
+
+    /// Batch norm that the gate applies to its input, if it does.
+    fn norm(&self) -> Option<BatchNorm> {
+        None
+    }
 
     /// M `[E, H]` of a gate over experts.
     fn experts(&self) -> Option<&Tensor> {
@@ -57,25 +63,57 @@ pub struct Reading<'a> {
     pub count: usize,
     /// The sentences, where a sentence has several rows.
     pub sentences: Option<&'a Segments>,
-    input: Option<Var>,
+    input: Input,
+}
+
+/// Input of a gate, `[count, D]`.
+enum Input {
+    Nothing,
+    Plain(Var),
+    /// With the gate's norm applied.
+    Normed(Var),
 }
 
 impl Reading<'_> {
-    /// Input of the gate, `[count, D]`.
+    /// Input of a gate without a [norm](Gate::norm), `[count, D]`.
     ///
     /// # Panics
     ///
     /// If the gate [needs](Gate::needs) no input.
     pub fn input(&self) -> &Var {
-        self.input.as_ref().expect("a gate that reads its input needs values or a gradient")
+        match &self.input {
+            Input::Plain(input) => input,
+            Input::Normed(_) => panic!("a gate that gives its norm reads its input with the norm"),
+            Input::Nothing => panic!("{NOTHING_READ}"),
+        }
     }
 
-    /// The same for another tape, without a way back for a gradient; `None` where nothing was read.
+    /// Input of a gate, `[count, D]`, with its [norm](Gate::norm) applied.
+    ///
+    /// # Panics
+    ///
+    /// If the gate [needs](Gate::needs) no input.
+    pub fn normed(&self, tape: &mut Tape<'_>, norm: BatchNorm) -> Var {
+        match &self.input {
+            Input::Plain(input) => tape.batch_norm(input, norm),
+            Input::Normed(input) => input.clone(),
+            Input::Nothing => panic!("{NOTHING_READ}"),
+        }
+    }
+
+    /// The same for another tape, without a way back for a gradient; `None` where the plain input was not read.
     pub(crate) fn detached(&self) -> Option<Self> {
         let Self { attention, count, sentences, .. } = *self;
-        Some(Self { attention, count, sentences, input: Some(self.input.as_ref()?.detach()) })
+        match &self.input {
+            Input::Plain(input) => {
+                Some(Self { attention, count, sentences, input: Input::Plain(input.detach()) })
+            }
+            Input::Nothing | Input::Normed(_) => None,
+        }
     }
 }
+
+const NOTHING_READ: &str = "a gate that reads its input needs values or a gradient";
 
 /// Result of a gate.
 pub struct Weighed {

@@ -6,20 +6,27 @@ use super::attention::{Heads, Memory};
 use super::best::{Candidate, LiveRow, Next, Symbols};
 use super::lineage::GpuLineage;
 use crate::cuda::Gpu;
-use crate::cuda::kernel::{Act, kernels};
+use crate::cuda::kernel::{Act, kernel_struct, kernels};
 use crate::cuda::launch::Shape;
 use crate::cuda::memory::{Block, Ptr};
 use crate::cuda::transfer::Arrival;
 use crate::device::Buffer;
-use crate::{Ids, Result, Tensor, Var};
+use crate::ops::batch_norm::{BatchNorm, EPSILON};
+use crate::params::Params;
+use crate::{Ids, ParamId, Result, Tensor, Var};
 
 /// Threads of a block.
 const THREADS: u32 = 256;
 /// Threads of a block that looks for the best of a large vocabulary.
 const BEST_THREADS: u32 = 512;
 
+kernel_struct! {
+    /// A batch norm with running statistics.
+    struct Norm { gamma: *const f32, beta: *const f32, mean: *const f32, variance: *const f32 }
+}
+
 kernels! {
-    static FILE = "decode" at "decode.cu", constants [THREADS, BEST_THREADS, WORDS, END];
+    static FILE = "decode" at "decode.cu", constants [THREADS, BEST_THREADS, WORDS, END, EPSILON];
 
     /// Keys and values of the newest step go to the cache.
     struct StoreKv = store_kv {
@@ -50,6 +57,7 @@ kernels! {
         parents: *const u32,
         ages: *const u32,
         clock: *const u32,
+        norm: Norm,
         mean: *mut Act,
         room: u32,
         rows: u32,
@@ -222,8 +230,27 @@ pub(super) fn window_step(x: &Var, ring: &Ring<'_>, lineage: &GpuLineage, mean: 
     );
 }
 
-/// The mean of all inputs of each hypothesis.
-pub(super) fn running_step(x: &Var, sums: &Buffer, lineage: &GpuLineage, mean: &Buffer) {
+impl Norm {
+    fn of(params: &Params, norm: Option<BatchNorm>) -> Self {
+        let at = |id: fn(BatchNorm) -> ParamId| norm.map_or(Ptr::NULL, |norm| params.master(id(norm)));
+        Self {
+            gamma: at(|norm| norm.weight),
+            beta: at(|norm| norm.bias),
+            mean: at(|norm| norm.running_mean),
+            variance: at(|norm| norm.running_var),
+        }
+    }
+}
+
+/// The mean of all inputs of each hypothesis, normalised.
+pub(super) fn running_step(
+    params: &Params,
+    x: &Var,
+    sums: &Buffer,
+    lineage: &GpuLineage,
+    norm: Option<BatchNorm>,
+    mean: &Buffer,
+) {
     let [rows, cols] = x.shape();
     lineage.table.gpu().call(
         runs(rows, cols),
@@ -233,6 +260,7 @@ pub(super) fn running_step(x: &Var, sums: &Buffer, lineage: &GpuLineage, mean: &
             parents: lineage.parents.ptr(),
             ages: lineage.ages.ptr(),
             clock: lineage.clock.ptr(),
+            norm: Norm::of(params, norm),
             mean: mean.ptr(),
             room: lineage.room.rows as u32,
             rows: rows as u32,

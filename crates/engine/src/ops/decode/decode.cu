@@ -47,11 +47,29 @@ advance_lineage(u32* lineage, const u32* parents, const u32* ages, const u32* cl
     }
 }
 
-// What a running gate reads: the sum of the inputs x [rows, cols] of a hypothesis so far, and mean = sum/(age + 1).
+// A batch norm with running statistics, [cols] each; none of them where gamma is null.
+struct Norm {
+    const float *gamma, *beta, *mean, *variance;
+};
+
+// Eight columns, as batch_norm_forward.
+__device__ __forceinline__ void normalise(const Norm& norm, u32 at, u32 cols, float v[8]) {
+    if (norm.gamma == nullptr) return;
+    float gamma[8], beta[8], mean[8], variance[8];
+    load8(norm.gamma, at, cols, gamma);
+    load8(norm.beta, at, cols, beta);
+    load8(norm.mean, at, cols, mean);
+    load8(norm.variance, at, cols, variance);
+#pragma unroll
+    for (int i = 0; i < 8; i++) v[i] = fmaf(v[i] - mean[i], gamma[i] / sqrtf(variance[i] + EPSILON), beta[i]);
+}
+
+// What a running gate reads: the sum of the inputs x [rows, cols] of a hypothesis so far, and mean = sum/(age + 1),
+// normalised.
 // launch: grid ceil(rows·ceil(cols/8)/256), block 256
 extern "C" __global__ void __launch_bounds__(THREADS)
 running_gate(const act* __restrict__ x, float* sums, const u32* parents, const u32* ages, const u32* clock,
-             act* __restrict__ mean, u32 room, u32 rows, u32 cols) {
+             Norm norm, act* __restrict__ mean, u32 room, u32 rows, u32 cols) {
     u32 runs = (cols + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x, t = *clock;
     u32 row = index / runs, at = index % runs * 8;
     if (row >= rows) return;
@@ -66,6 +84,7 @@ running_gate(const act* __restrict__ x, float* sums, const u32* parents, const u
     store8(sums + ((u64)(t % 2) * room + row) * cols, at, cols, v);
 #pragma unroll
     for (int i = 0; i < 8; i++) v[i] *= inverse;
+    normalise(norm, at, cols, v);
     store8(mean + (u64)row * cols, at, cols, v);
 }
 

@@ -3,6 +3,7 @@
 use super::{cpu, cuda};
 use crate::cuda::memory::Block;
 use crate::device::Buffer;
+use crate::ops::batch_norm::BatchNorm;
 use crate::{Device, Ids, Tape, Tensor, Var};
 
 /// Room for a search: rows (hypotheses) in a step, and steps of a hypothesis.
@@ -176,8 +177,15 @@ impl Tape<'_> {
         }
     }
 
-    /// The mean of x `[R, D]` and everything that the rows' hypotheses have read before.
-    pub fn running_step(&mut self, x: &Var, sum: &mut RunningSum, lineage: &Lineage) -> Tensor {
+    /// The mean of x `[R, D]` and everything that the rows' hypotheses have read before; with a `norm`, normalised by its
+    /// running statistics.
+    pub fn running_step(
+        &mut self,
+        x: &Var,
+        sum: &mut RunningSum,
+        lineage: &Lineage,
+        norm: Option<BatchNorm>,
+    ) -> Tensor {
         let mut mean = self.like(x);
         match &mut sum.0 {
             Sum::Host(sum) => {
@@ -187,9 +195,16 @@ impl Tape<'_> {
                 };
                 cpu::means(&total, lineage.ages(), &mut mean);
                 *sum = Some(total);
+                let mean = Tensor::new(x.shape(), mean);
+                match norm {
+                    Some(norm) => self.batch_norm(&Var::constant(mean), norm).tensor().clone(),
+                    None => mean,
+                }
             }
-            Sum::Gpu(sums) => cuda::running_step(x, sums, lineage.on_gpu(), &mean),
+            Sum::Gpu(sums) => {
+                cuda::running_step(self.params, x, sums, lineage.on_gpu(), norm, &mean);
+                Tensor::new(x.shape(), mean)
+            }
         }
-        Tensor::new(x.shape(), mean)
     }
 }

@@ -5,8 +5,10 @@ use super::{
     Symbols, continuations, log_probs,
 };
 use crate::device::{Device, Numbers};
+use crate::ops::batch_norm::BatchNorm;
+use crate::params::GroupId;
 use crate::suite::{Case, Outcome, Quantity, Tolerance, gradient_of, random};
-use crate::{Ids, ParamsBuilder, Tape, Tensor, Var};
+use crate::{Ids, Params, ParamsBuilder, Tape, Tensor, Var};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -46,11 +48,11 @@ const MOVES: [(Option<&[u32]>, usize); 12] = [
 /// that never fill. Hypotheses come and go, and there are more steps than the ring holds.
 fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outcome {
     let d = heads * width;
-    let params = ParamsBuilder::default().finish(device);
+    let (params, norm) = batch_norm(device, d);
     let mut tape = Tape::evaluation(&params);
     let room = Room { rows: 7, steps: 8 };
     let (mut cache, mut lineage) = (KvCache::new(device, room, d), Lineage::new(device, room));
-    let mut sum = RunningSum::new(device, room, d);
+    let [mut sum, mut sum_of_normed] = [0; 2].map(|_| RunningSum::new(device, room, d));
     let mut windows = [1, 3, 100].map(|window| InputWindow::new(device, window, room, d));
     let (mut memory, spans) = three_sources(&mut tape, numbers, d);
     let mut outcome = Outcome::new();
@@ -58,6 +60,7 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
         if let Some(parents) = parents {
             lineage.reorder(parents);
             sum.reorder(&mut tape, parents);
+            sum_of_normed.reorder(&mut tape, parents);
         }
         lineage.begin(*begin);
         lineage.load();
@@ -69,8 +72,10 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
         let own = tape.attention_cached(&qkv, heads, &mut cache, &lineage, Some(&weights));
         let whose = Ids::from_host(device, &(0..rows as u32).map(|row| row % 3).collect::<Vec<_>>());
         let other = tape.attention_memory(&x, heads, memory.tensor(), &spans, &whose, None);
-        let mean = tape.running_step(&x, &mut sum, &lineage);
-        for (name, tensor) in [("cached", own.tensor()), ("memory", other.tensor()), ("gate", &mean)] {
+        let mean = tape.running_step(&x, &mut sum, &lineage, None);
+        let normed = tape.running_step(&x, &mut sum_of_normed, &lineage, Some(norm));
+        let results = [("cached", own.tensor()), ("memory", other.tensor()), ("gate", &mean)];
+        for (name, tensor) in results.into_iter().chain([("normed gate", &normed)]) {
             outcome.push(Quantity::value(format!("{name} {step}"), d, tensor.to_host()));
         }
         for (i, window) in windows.iter_mut().enumerate() {
@@ -83,6 +88,24 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
         lineage.count_step();
     }
     outcome
+}
+
+/// A batch norm of `width` columns that changes every number.
+fn batch_norm(device: &Device, width: usize) -> (Params, BatchNorm) {
+    let mut builder = ParamsBuilder::default();
+    let mut vector = |name: &str| builder.vector(name.into(), width, GroupId(0));
+    let norm = BatchNorm {
+        weight: vector("weight"),
+        bias: vector("bias"),
+        running_mean: vector("mean"),
+        running_var: vector("variance"),
+    };
+    let mut params = builder.finish(device);
+    for (name, least) in [("weight", 0.5), ("bias", -0.5), ("mean", -0.2), ("variance", 0.3)] {
+        let values: Vec<f32> = (0..width).map(|i| least + (i % 5) as f32 / 4.0).collect();
+        params.set(name, &values).expect("the block is there");
+    }
+    (params, norm)
 }
 
 /// Keys and values of three sources, one of one token, with room between them.

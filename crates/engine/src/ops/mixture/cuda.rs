@@ -1,4 +1,4 @@
-//! The GPU's implementation: one kernel each; a gate's network, its pick included, is one product and one kernel.
+//! The GPU's implementation: one kernel each; a gate's network, its head weights included, is one product and one kernel.
 
 use std::sync::Arc;
 
@@ -32,6 +32,8 @@ const SAMPLE_PER_SENTENCE: u32 = 1;
 const ARGMAX: u32 = 2;
 const FIXED: u32 = 3;
 const GIVEN: u32 = 4;
+/// No pick: the mixture of all.
+const MIX: u32 = 5;
 
 kernel_struct! {
     /// Rule by which a row gets its expert.
@@ -45,7 +47,7 @@ kernel_struct! {
 
 kernels! {
     static FILE = "mixture" at "mixture.cu",
-        constants [ROWS, GATE_ROWS, GATE_RUNS, SAMPLE, SAMPLE_PER_SENTENCE, ARGMAX, FIXED, GIVEN];
+        constants [ROWS, GATE_ROWS, GATE_RUNS, SAMPLE, SAMPLE_PER_SENTENCE, ARGMAX, FIXED, GIVEN, MIX];
 
     struct MixForward = mix_forward {
         logits: *const Act,
@@ -79,8 +81,8 @@ kernels! {
         heads: u32,
     }
 
-    /// The second half of a gate, and the pick.
-    struct GatePick = gate_pick {
+    /// The second half of a gate, with its head weights.
+    struct GateWeights = gate_weights {
         z: *const Act,
         b1: *const f32,
         dropout: launch::Dropout,
@@ -142,12 +144,18 @@ pub(super) fn mix_backward(
     gpu.call(shape(rows), &mix);
 }
 
-/// The kernels' view of `pick`, and a block to hold on to until the launch. `stream` is there in training passes.
-pub(super) fn picking(gpu: &Arc<Gpu>, pick: &Pick, stream: Option<Stream>) -> (Picking, Option<Block>) {
+/// The kernels' view of `pick`, `None` for the mixture, and a block to hold on to until the launch. `stream` is there in
+/// training passes.
+pub(super) fn picking(
+    gpu: &Arc<Gpu>,
+    pick: Option<&Pick>,
+    stream: Option<Stream>,
+) -> (Picking, Option<Block>) {
     let drawn = || gpu.stream_argument(stream.expect("experts are drawn in training passes"));
     let unused = || gpu.stream_argument(crate::Rng::new(0, 0).stream(0));
     let null = Ptr::NULL;
     let of = |stream, how, given, sentence_of_row| Picking { stream, how, given, sentence_of_row };
+    let Some(pick) = pick else { return (of(unused(), MIX, null, null), None) };
     match pick {
         Pick::Sample => (of(drawn(), SAMPLE, null, null), None),
         Pick::SamplePerSentence(segments) => {
@@ -185,7 +193,7 @@ pub(super) fn pick(
     gpu.call(shape(rows), &pick);
 }
 
-/// Returns true if [`pick_by_gate`] has room for the network.
+/// Returns true if [`weigh_by_gate`] has room for the network.
 pub(super) fn fits(params: &Params, network: &GateNetwork) -> bool {
     let [hidden, experts] = [network.fc1[0], network.fc2[0]].map(|id| params.block(id).rows);
     hidden <= MOST_HIDDEN && experts <= MOST_EXPERTS
@@ -198,7 +206,7 @@ pub(super) struct Gate<'a> {
     pub(super) dropout: Option<Dropout>,
 }
 
-pub(super) fn pick_by_gate(
+pub(super) fn weigh_by_gate(
     gpu: &Gpu,
     params: &Params,
     gate: &Gate<'_>,
@@ -226,7 +234,7 @@ pub(super) fn pick_by_gate(
     gpu.call_in(
         &Unit::with(&FILE, vec![("GATE_RUNS", runs)]),
         Shape::of(rows.div_ceil(GATE_ROWS as usize), 32 * GATE_ROWS),
-        &GatePick {
+        &GateWeights {
             z: z.ptr(),
             b1,
             dropout: gpu.dropout_argument(*dropout),

@@ -125,7 +125,7 @@ __device__ __forceinline__ u32 argmax(const float* own, u32 count, u32 lane) {
     return best;
 }
 
-// How a row comes to its expert. SAMPLE: drawn from the gate; SAMPLE_PER_SENTENCE: the same with one number per sentence,
+// How a row comes to its head weights. MIX: all experts by the gate, for whole gates only; others one expert. SAMPLE: drawn from the gate; SAMPLE_PER_SENTENCE: the same with one number per sentence,
 // rows without a sentence take expert 0; ARGMAX: the most likely one; FIXED: given[0]; GIVEN: given[row].
 struct Picking {
     Stream stream;
@@ -192,12 +192,12 @@ __device__ __forceinline__ float scattered_sums(float v[8], u32 lane) {
     return v[0] + __shfl_xor_sync(FULL_WARP, v[0], 1);
 }
 
-// The second half of a gate and the pick in one: hidden = dropout(tanh(z + b1)) [n, inner], logits = W2·hidden + b2,
-// then as pick_forward, for at most 32 experts. W2 [count, inner] is small and read again and again: it stays in L1.
+// The second half of a gate and its head weights in one: hidden = dropout(tanh(z + b1)) [n, inner], logits = W2·hidden + b2,
+// then as pick_forward, or as mix_forward, for at most 32 experts. W2 [count, inner] is small and read again and again: it stays in L1.
 // launch: grid ceil(n/8), block 256
 extern "C" __global__ void __launch_bounds__(32 * GATE_ROWS)
-gate_pick(const act* z, const float* b1, Dropout dropout, const float* w2, const float* b2, u32 inner,
-          const float* experts, Picking picking, float* gates, float* weights, u32 n, u32 count, u32 heads) {
+gate_weights(const act* z, const float* b1, Dropout dropout, const float* w2, const float* b2, u32 inner,
+             const float* experts, Picking picking, float* gates, float* weights, u32 n, u32 count, u32 heads) {
     u32 lane = threadIdx.x % 32, row = blockIdx.x * GATE_ROWS + threadIdx.x / 32;
     if (row >= n) return;
     float hidden[GATE_RUNS][8] = {}, u = draw(picking, row), own_bias = lane < count ? b2[lane] : 0.0f;
@@ -234,6 +234,18 @@ gate_pick(const act* z, const float* b1, Dropout dropout, const float* w2, const
     }
     float power = expf(logit - warp_max(logit)), gate = power / warp_sum(power);
     if (lane < count) gates[(u64)row * count + lane] = gate;
+    weights += (u64)row * heads;
+    if (picking.how == MIX) {
+        for (u32 first = 0; first < heads; first += 32) {
+            float weight = 0.0f;
+            for (u32 e = 0; e < count; e++) {
+                float g = __shfl_sync(FULL_WARP, gate, e);
+                if (first + lane < heads) weight = fmaf(g, experts[e * heads + first + lane], weight);
+            }
+            if (first + lane < heads) weights[first + lane] = weight;
+        }
+        return;
+    }
     u32 expert = pick(picking, u, &gate, row, count, lane);
-    for (u32 h = lane; h < heads; h += 32) weights[(u64)row * heads + h] = experts[expert * heads + h];
+    for (u32 h = lane; h < heads; h += 32) weights[h] = experts[expert * heads + h];
 }

@@ -82,30 +82,46 @@ impl Tape<'_> {
     /// One expert per row by a gate's network: [`Tape::gate_logits`], then [`Tape::pick_experts`]. No gradient flows to
     /// the gate.
     pub fn pick_by_gate(&mut self, x: &Var, network: &GateNetwork, experts: &Tensor, pick: &Pick) -> HeadMix {
-        match self.backend() {
-            // One kernel for what follows the first product.
-            Backend::Gpu(gpu) if cuda::fits(self.params, network) => {
-                let dropout = self.next_dropout(network.dropout);
-                // The second layer drops nothing, and takes its stream all the same.
-                self.next_stream();
-                let stream = self.next_stream();
-                let results = Results::new(self, x.rows(), experts);
-                let gate = cuda::Gate { x, network, dropout };
-                cuda::pick_by_gate(
-                    gpu,
-                    self.params,
-                    &gate,
-                    experts,
-                    cuda::picking(gpu, pick, stream),
-                    &results,
-                );
-                results.constant()
-            }
-            Backend::Cpu | Backend::Gpu(_) => {
-                let logits = self.gate_logits(x, network);
-                self.pick_experts(&logits, experts, pick)
-            }
-        }
+        self.weigh_by_gate(x, network, experts, Some(pick)).unwrap_or_else(|| {
+            let logits = self.gate_logits(x, network);
+            self.pick_experts(&logits, experts, pick)
+        })
+    }
+
+    /// All experts by a gate's network: [`Tape::gate_logits`], then [`Tape::mix_experts`].
+    pub fn mix_by_gate(&mut self, x: &Var, network: &GateNetwork, experts: &Tensor) -> HeadMix {
+        let [fc1, fc2] = [network.fc1, network.fc2];
+        let tracked = x.tracked() || self.any_free(fc1) || self.any_free(fc2);
+        let whole = if tracked { None } else { self.weigh_by_gate(x, network, experts, None) };
+        whole.unwrap_or_else(|| {
+            let logits = self.gate_logits(x, network);
+            self.mix_experts(&logits, experts)
+        })
+    }
+
+    /// One kernel for what follows the first product, without a gradient, where there is such a kernel. `pick` `None`:
+    /// the mixture.
+    fn weigh_by_gate(
+        &mut self,
+        x: &Var,
+        network: &GateNetwork,
+        experts: &Tensor,
+        pick: Option<&Pick>,
+    ) -> Option<HeadMix> {
+        let gpu = match self.backend() {
+            Backend::Gpu(gpu) if cuda::fits(self.params, network) => gpu,
+            Backend::Cpu | Backend::Gpu(_) => return None,
+        };
+        assert_eq!(self.params.block(network.fc2[0]).rows, experts.rows(), "mixture: logits and experts");
+        let dropout = self.next_dropout(network.dropout);
+        // The second layer drops nothing, and takes its stream all the same.
+        self.next_stream();
+        let stream = pick.and_then(|_| self.next_stream());
+        let results = Results::new(self, x.rows(), experts);
+        let gate = cuda::Gate { x, network, dropout };
+        let picking = cuda::picking(gpu, pick, stream);
+        cuda::weigh_by_gate(gpu, self.params, &gate, experts, picking, &results);
+        Some(results.constant())
     }
 
     /// `g = softmax(logits)`, `w = g·M`; logits `[n, E]`, M `[E, H]`.
@@ -143,7 +159,9 @@ impl Tape<'_> {
         let mut results = Results::new(self, rows, experts);
         match self.backend() {
             Backend::Cpu => cpu::pick(logits, experts, pick, stream, &mut results),
-            Backend::Gpu(gpu) => cuda::pick(gpu, logits, experts, cuda::picking(gpu, pick, stream), &results),
+            Backend::Gpu(gpu) => {
+                cuda::pick(gpu, logits, experts, cuda::picking(gpu, Some(pick), stream), &results)
+            }
         }
         results.constant()
     }

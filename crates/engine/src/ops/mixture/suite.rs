@@ -33,6 +33,11 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
     }
+    for size in [[7, 5, 3], [40, 67, 8], [512, 256, 8], [64, 300, 28]] {
+        for heads in [size[2], 40] {
+            cases.push(mix_by_gate(size, heads));
+        }
+    }
     cases
 }
 
@@ -143,6 +148,25 @@ fn pick_by_gate(
                 .any(|(head, w)| (*w == 0.0) != (head == expert))
         });
         s.numbers("wrong picks", &[wrong.count() as f64]);
+    })
+}
+
+/// A gate's network and the mixture in one op, without a gradient; sizes: width, hidden units, experts.
+fn mix_by_gate([width, hidden, count]: [usize; 3], heads: usize) -> Case {
+    let rows = 35;
+    let what = format!("{rows} rows of {width}, {hidden} hidden units, {count} experts, {heads} heads");
+    let fan_in = |inputs: usize| move |_, random: f32| random / (inputs as f32).sqrt();
+    let case = OpCase::new("mix_by_gate", what).input("x", Per::Row, [rows, width]).fixed();
+    let case =
+        case.param("fc1", [hidden, width]).fill(fan_in(width)).fixed().param("b1", [1, hidden]).fixed();
+    let case =
+        case.param("fc2", [count, hidden]).fill(fan_in(hidden)).fixed().param("b2", [1, count]).fixed();
+    case.body(move |s| {
+        let (x, experts) = (s.input("x"), experts(s, [count, heads]));
+        let [fc1, fc2] = [["fc1", "b1"], ["fc2", "b2"]].map(|layer| layer.map(|name| s.param(name)));
+        let mix = s.tape.mix_by_gate(&x, &GateNetwork { fc1, fc2, dropout: 0.2 }, &experts);
+        s.value("gates", &mix.gates);
+        s.value("weights", mix.weights.tensor());
     })
 }
 
