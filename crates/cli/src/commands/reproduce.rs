@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::studies::faults::name_flags;
 use crate::studies::record::Origin;
 use crate::studies::session::{self, Ending, SessionArgs};
-use crate::studies::{page, table};
+use crate::studies::{figures, page, table};
 
 /// Keys that --set cannot change in a study, and the flags that do.
 const OWNED: &[Owned] = &[("seed", "--seeds"), ("max_epoch", "--max-epoch"), ("max_update", "--max-update")];
@@ -35,8 +35,8 @@ Examples:
     mae reproduce europarl160k --data ep160/data-bin --out studies/ep160 --only base,mae7 \\
         --seeds 1 --stop-after 25
 
-  Print the tables of the results so far:
-    mae reproduce europarl160k --out studies/ep160 --table
+  Print the tables of the results so far, and write the figures:
+    mae reproduce europarl160k --out studies/ep160 --table --svg figures
 
   Run a study of your own and print JSON:
     mae reproduce my-study.toml --data data-bin --out studies/mine --json > study.json
@@ -82,6 +82,9 @@ pub struct Args {
     /// Skip sacreBLEU, which needs references as plain text.
     #[arg(long, conflicts_with = "reference")]
     tokenised_only: bool,
+    /// Write the figures as SVG into a folder: scores, scores against what the gates have learned, learning curves.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -142,6 +145,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let _lock = FolderLock::wait(out)?;
         files::write(out.join("study.json"), json.as_bytes())?;
         files::write(out.join("study.html"), html.as_bytes())?;
+    }
+    if let Some(folder) = &args.svg {
+        figures::write(folder, (&study, out), comparison.score, &runs)?;
     }
     let mut text = Vec::new();
     if args.session.json {

@@ -5,10 +5,11 @@
 //! | `session` | flags, progress and end of a session |
 //! | `faults` | errors of studies with the flags that help |
 //! | `record` | the program's part of a study's record |
-//! | `table`, `page` | a comparison on a terminal, and as a page with figures |
+//! | `table`, `page`, `figures` | a comparison on a terminal, as a page, and its figures as files |
 //! | `transfer_table` | table and costs of a transfer study |
 
 pub mod faults;
+pub mod figures;
 pub mod page;
 pub mod record;
 pub mod session;

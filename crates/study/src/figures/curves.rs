@@ -60,6 +60,9 @@ pub struct Series {
     pub dashed: bool,
     /// (x, y), x rising.
     pub points: Vec<(f64, f64)>,
+    /// Of a mean of several runs: the lowest and the highest of them at each point. Empty for a single run.
+    #[serde(skip)]
+    pub band: Vec<[f64; 2]>,
 }
 
 impl Curve {
@@ -128,7 +131,8 @@ impl Curve {
                 points.retain(|(x, y)| x.is_finite() && y.is_finite());
                 points.sort_by(|a, b| a.0.total_cmp(&b.0));
                 if !points.is_empty() {
-                    all.push(Series { legend: Some(name.clone()), name, run: number, dashed, points });
+                    let (legend, band) = (Some(name.clone()), Vec::new());
+                    all.push(Series { legend, name, run: number, dashed, points, band });
                 }
             };
             let name = run.name.clone();

@@ -1,18 +1,22 @@
-//! Figures of a study: its scores as dots, and the learning curves of its runs.
+//! Figures of a study: its scores as dots, scores against what gates have learned, and the learning curves of its runs.
 
 use std::path::Path;
 
 use mae_train::artifacts;
 use mae_train::history::History;
 
+use super::chart;
 use super::curves::{Against, Curve, Series};
 use super::dots::{self, Dots};
+use super::scatter::{self, Cloud};
 use crate::result::RunResult;
 use crate::score::{Score, value};
 use crate::study::Study;
 
 /// Lines of one chart.
 pub struct LearningCurves {
+    /// Short name.
+    pub name: &'static str,
     /// Name of the curve, with its unit.
     pub label: &'static str,
     /// The axis.
@@ -32,15 +36,71 @@ pub fn scores(study: &Study, score: Score, runs: &[RunResult]) -> Option<String>
             Dots { name: system.name.clone(), values: own.filter_map(dot).collect(), beside: system.paper }
         })
         .collect();
-    let label = match (&study.translation, &study.language_model) {
+    dots::draw(&rows, &label(study, score), "the paper's number")
+}
+
+/// Name of a score, with its text.
+fn label(study: &Study, score: Score) -> String {
+    match (&study.translation, &study.language_model) {
         (Some(test), _) => format!("{}, {} set", score.label(), test.split),
         (_, Some(test)) => {
             let text = test.splits.last().map_or("last", String::as_str);
             format!("perplexity per token, {text} text (lower is better)")
         }
         _ => score.label().to_owned(),
-    };
-    dots::draw(&rows, &label, "the paper's number")
+    }
+}
+
+/// Draws the score of every run against what its encoder's gates tell their inputs apart by: does a score rise where gates
+/// have learned? Systems without gates stand at 0. `None` where no run has gates.
+pub fn score_by_information(study: &Study, score: Score, runs: &[RunResult]) -> Option<String> {
+    let information =
+        |run: &RunResult| run.gates.as_ref().and_then(|gates| gates.information.as_ref()?.encoder);
+    runs.iter().find_map(information)?;
+    let clouds: Vec<Cloud> = study
+        .systems
+        .iter()
+        .map(|system| {
+            let own = runs.iter().filter(|run| run.system == system.name);
+            let place = |run: &RunResult| {
+                let at = (information(run).unwrap_or(0.0), value(study, score, run)?);
+                Some((format!("seed {}", run.seed), at))
+            };
+            Cloud { name: system.name.clone(), runs: own.filter_map(place).collect() }
+        })
+        .filter(|cloud| !cloud.runs.is_empty())
+        .collect();
+    scatter::draw(&clouds, "I(expert; input), encoder, nats", &label(study, score))
+}
+
+/// Draws a curve over epochs, a line for the mean of each system and a band from its lowest to its highest seed, from epoch
+/// `begin` on. `None` where nobody logged it.
+pub fn bands(curves: &LearningCurves, begin: f64) -> Option<String> {
+    let mut systems: Vec<(usize, Vec<&Series>)> = Vec::new();
+    for line in &curves.series {
+        match systems.iter_mut().find(|(system, _)| *system == line.run) {
+            Some((_, lines)) => lines.push(line),
+            None => systems.push((line.run, vec![line])),
+        }
+    }
+    let means: Vec<Series> = systems.iter().map(|(_, lines)| mean_line(lines, begin)).collect();
+    Some(chart::draw(&means, curves.against.label(), curves.label, begin)?.svg)
+}
+
+/// Mean of the lines at the points that all of them have.
+fn mean_line(lines: &[&Series], begin: f64) -> Series {
+    let (mut points, mut band) = (Vec::new(), Vec::new());
+    for &(x, _) in lines[0].points.iter().filter(|point| point.0 >= begin) {
+        let at = |line: &&Series| line.points.iter().find(|point| point.0 == x).map(|point| point.1);
+        let values: Vec<f64> = lines.iter().filter_map(at).collect();
+        if values.len() == lines.len() {
+            points.push((x, values.iter().sum::<f64>() / values.len() as f64));
+            let [low, high] = [f64::min, f64::max].map(|pick| values.iter().copied().reduce(pick));
+            band.push([low.unwrap_or(x), high.unwrap_or(x)]);
+        }
+    }
+    let name = lines[0].legend.clone().unwrap_or_else(|| lines[0].name.clone());
+    Series { legend: Some(name.clone()), name, run: lines[0].run, dashed: false, points, band }
 }
 
 /// Returns what runs of these names have logged of the development set. A log that cannot be read is noted.
@@ -84,8 +144,34 @@ pub fn learning_curves(
     let mut curves = Vec::new();
     for (curve, label) in shown {
         for against in Against::ALL {
-            curves.push(LearningCurves { label, against, series: of_system((curve, against)) });
+            let name = curve.name();
+            curves.push(LearningCurves { name, label, against, series: of_system((curve, against)) });
         }
     }
     curves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_hold_the_mean_and_its_seeds() {
+        let line = |points: &[(f64, f64)]| Series {
+            name: "a-1".into(),
+            legend: Some("a".into()),
+            run: 0,
+            dashed: false,
+            points: points.to_vec(),
+            band: Vec::new(),
+        };
+        let lines = [line(&[(1.0, 9.0), (2.0, 4.0), (3.0, 3.0)]), line(&[(1.0, 8.0), (2.0, 6.0)])];
+        let mean = mean_line(&[&lines[0], &lines[1]], 2.0);
+        // The third epoch has one seed only, the first comes before the beginning.
+        assert_eq!((mean.points, mean.band), (vec![(2.0, 5.0)], vec![[4.0, 6.0]]));
+        let curves =
+            LearningCurves { name: "loss", label: "loss", against: Against::Epochs, series: lines.to_vec() };
+        assert_eq!(bands(&curves, 0.0).unwrap().matches("<polygon").count(), 1);
+        assert!(bands(&LearningCurves { series: Vec::new(), ..curves }, 0.0).is_none());
+    }
 }

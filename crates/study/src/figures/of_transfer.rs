@@ -22,7 +22,7 @@ pub fn draw_points(plan: &Plan, points: &[Point]) -> Option<String> {
         }
         let dashed = method.free.is_none();
         let name = method.name.clone();
-        Series { legend: Some(name.clone()), name, run: number, dashed, points: places }
+        Series { legend: Some(name.clone()), name, run: number, dashed, points: places, band: Vec::new() }
     };
     let series: Vec<Series> = plan.methods.iter().enumerate().map(line).collect();
     let series: Vec<Series> = series.into_iter().filter(|line| !line.points.is_empty()).collect();
