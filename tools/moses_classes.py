@@ -10,7 +10,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from sacremoses.tokenize import MosesDetokenizer, MosesTokenizer
+from sacremoses.tokenize import MosesDetokenizer, MosesTokenizer, perluniprops
 
 HEAD = """//! Sets of characters as sorted runs, made by `tools/moses_classes.py`; do not edit.
 
@@ -54,11 +54,17 @@ def main():
     text = HEAD
     text += table("ALPHA", "Letters.", alpha)
     text += table("MARKS", "Viramas and nuktas, which the tokeniser counts as letters and the detokeniser does not.", full - alpha)
-    text += table("DIGITS", "What is alphanumeric and no letter.", digits)
+    text += table("DIGITS", "Alphanumeric characters that are no letters.", digits)
     text += table("NUMBERS", "Numbers of every kind.", MosesTokenizer.IsN)
     text += table("LOWER", "Lower-case letters.", MosesTokenizer.IsLower)
     text += table("CURRENCY", "Currency symbols.", MosesTokenizer.IsSc)
     text += table("DECIMAL", "Decimal digits, Python's `\\d`.", decimal)
+    han, hangul, hiragana, katakana = (
+        set("".join(perluniprops.chars(name))) - full for name in ("Han", "Hangul", "Hiragana", "Katakana")
+    )
+    text += table("HAN", "Ideographs that are letters in Chinese and Japanese.", han)
+    text += table("KANA", "Hiragana, katakana and marks that are letters in Japanese.", (hiragana | katakana) - han)
+    text += table("HANGUL", "Syllables that are letters in Korean.", hangul)
     path = Path(__file__).parent.parent / "crates/data/src/moses/classes.rs"
     path.write_text(text, encoding="utf-8")
 

@@ -11,6 +11,7 @@ return written as `\\\\`, `\\t`, `\\n` and `\\r`. Options are joined by `+`; `-`
 
     tokenize.tsv    a: aggressive_dash_splits; plain: escape=False; basic, web: protected_patterns
     detokenize.tsv  plain: unescape=False; inputs are outputs of tokenize.tsv, and strange ones
+    languages.tsv   tokenize, tokenize+a, detokenize or normalize, for every language that has rules
     normalize.tsv   punct: pre_replace_unicode_punct; control: post_remove_control_chars; no-penn, no-quotes, no-numbers
 """
 
@@ -18,6 +19,7 @@ import random
 from pathlib import Path
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+from sacremoses.corpus import NonbreakingPrefixes
 
 LINES = [
     ("en", "Hello, world!"),
@@ -148,10 +150,65 @@ def normalize():
             yield lang, options, line, normalizer.normalize(line)
 
 
+SENTENCES = {
+    "cs": "Prof. Novák řekl: „Ano, např. č. 5 stojí 3,50 Kč.“ Má-li e-mail, ať píše. Roku 1989 . 5 .",
+    "el": "Ο κ. Παπαδόπουλος είπε: «Ναι, π.χ. αύριο»; Όχι.",
+    "es": "¿Qué tal? ¡Hola, Sr. García! Cuesta 1\u00a0000 € (aprox. 5 %). \"Dijo,\" \"sí.\" y",
+    "fi": "EU:n ja USA:ssa esim. 5. pykälä, ns. \"laki\".",
+    "fr": "L'eau d'Évian n'est-elle pas l'amie ? « Oui ! » M. Dupont : 5 % ; aujourd'hui, qu'il a 'dit' l' . 1\u00a0000",
+    "ga": "D'fhág Seán Ó Briain an t-oileán, lch. 5 agus lch. a d' éirigh b' fhéidir",
+    "hi": "डॉ. शर्मा ने कहा, \"हाँ।\" श्री. राम 5.5 लाख।",
+    "hu": "Dr. Kovács jan. 5. napján, ill. kb. 3 db. Szia!",
+    "is": "Nr. 5 og nr. sex, t.d. þ.e. Jón.",
+    "it": "L'Italia dell'Est, un po' d'acqua, c'è l'amico. Il sig. Rossi, pag. 5, Art. 3 e Art. tre, '60",
+    "ja": "東京は「日本」の首都です。カタカナ・テスト。Dr. 田中、12,000円。3.5 ％",
+    "ko": "서울은 한국의 수도이다. Dr. 김씨, 12,000원. 한국어-영어 漢字",
+    "lt": "Plg. 5 psl., t.y. š.m. No. 7 ir No. Septyni.",
+    "lv": "Nr. 5, u.c. t.i. Rīga.",
+    "nl": "Dhr. Jansen, d.w.z. nr. 5 en nr. vijf, 's ochtends z'n auto's.",
+    "pl": "Prof. Kowalski, np. str. 5, nr. pięć, itd. Tak. „Cytat” ‚inny‘",
+    "pt": "O Sr. Silva, pág. 5, p. ex. Art. 7 e Art. Sete. D'água.",
+    "ro": "Dl. Popescu, dvs. nr. 5, etc. S-a dus într-o țară; ş.a.m.d. Așa.",
+    "ru": "Проф. Иванов, т.е. г. Москва, ул. Ленина, д. 5. «Да», — сказал он. руб. Так",
+    "sk": "Napr. č. 5, t. j. prof. Horváth, tzn. Áno.",
+    "sl": "Npr. št. 5 in št. pet, dr. Kovač, itd. Da.",
+    "sv": "T.ex. kl. 5, bl.a. USA:s, d.v.s. Kungl. Slottet. S:t",
+    "ta": "திரு. ராமன் 5.5 லட்சம். ஆம்.",
+    "te": "డా. రావు 5.5 లక్షలు. అవును.",
+    "yue": "香港係一個好地方。Dr. 陳，No. 5 同 No. 六。",
+    "zh": "北京是中国的首都。他说：“好，12,000元。”Dr. 王，No. 5 和 No. 六。中-英",
+}
+
+
+def languages():
+    """Every language: a sentence, and random strings of its abbreviations and of pieces that are hard in any."""
+    codes = sorted(set(NonbreakingPrefixes().available_langs.values()) | {"ja", "ko"})
+    native = {code: [word for word in text.split() if len(word) > 1] for code, text in SENTENCES.items()}
+    for number, code in enumerate(codes):
+        rng = random.Random(number)
+        tokenizer, detokenizer, normalizer = MosesTokenizer(code), MosesDetokenizer(code), MosesPunctNormalizer(code)
+        prefixes = sorted(set(tokenizer.NONBREAKING_PREFIXES))
+        pieces = [prefix.split(" ")[0] + "." for prefix in rng.sample(prefixes, min(30, len(prefixes)))]
+        pieces = pieces * 3 + PIECES + native.get(code, []) * 3 + ["l'", "d'a", " 5 ", "\"", "'"]
+        lines = [SENTENCES[code]] if code in SENTENCES else []
+        lines += ["".join(rng.choice(pieces) + rng.choice(["", " ", " "]) for _ in range(9)) for _ in range(4)]
+        lines += [" ".join(rng.sample(pieces, 3)) + " 5", "Zeile 3 , 5 ? „ a “ “ b „ ! : l' eau 7 ."]
+        for line in lines:
+            tokens = " ".join(tokenizer.tokenize(line))
+            yield code, "tokenize", line, tokens
+            yield code, "detokenize", tokens, detokenizer.detokenize(tokens.split())
+        yield code, "tokenize+a", lines[0], " ".join(tokenizer.tokenize(lines[0], aggressive_dash_splits=True))
+        yield code, "detokenize", lines[0], detokenizer.detokenize(lines[0].split())
+        for line in lines[:2]:
+            yield code, "normalize", line, normalizer.normalize(line)
+
+
 def main():
     folder = Path(__file__).parent.parent / "fixtures/moses"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("tokenize", tokenize()), ("detokenize", detokenize()), ("normalize", normalize())):
+    tables = {"tokenize": tokenize, "detokenize": detokenize, "normalize": normalize, "languages": languages}
+    for name, make in tables.items():
+        rows = make()
         text = "".join("\t".join(map(field, row)) + "\n" for row in rows)
         (folder / f"{name}.tsv").write_text(text, encoding="utf-8", newline="\n")
 

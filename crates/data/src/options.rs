@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::moses::Lang;
+
 /// An option of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -179,7 +181,7 @@ pub enum OptionFault {
         tgt: String,
     },
     /// Moses' tools have no rules for a language.
-    #[error("no rules for the language `{0}`; there are rules for en and de")]
+    #[error("no rules for the language `{0}`; there are rules for {known}", known = Lang::codes())]
     NoRules(String),
     /// No length is allowed.
     #[error("no length is at least {min} and at most {max} tokens; swap them?")]

@@ -6,7 +6,7 @@ use common::Folder;
 use mae_data::moses::clean::clean_corpus;
 use mae_data::moses::normalize::blank_non_printing;
 use mae_data::moses::{
-    CleanOptions, CleanPair, Cleaner, Dashes, Detokenizer, Dropped, Escapes, Lang, NonPrinting,
+    CjkWords, CleanOptions, CleanPair, Cleaner, Dashes, Detokenizer, Dropped, Escapes, Lang, NonPrinting,
     NormalizeOptions, Normalizer, Protected, TokenizeOptions, Tokenizer,
 };
 use mae_data::{BadUtf8, ParallelLines};
@@ -44,6 +44,20 @@ fn compare(table: &str, apply: impl Fn(Lang, &[&str], &str) -> String) {
 }
 
 #[test]
+fn every_language_equals_sacremoses() {
+    let tokens = |lang, dashes, text: &str| {
+        Tokenizer::new(lang, TokenizeOptions { dashes, ..Default::default() }).tokenize(text).unwrap()
+    };
+    compare(include_str!("../../../fixtures/moses/languages.tsv"), |lang, chosen, input| match chosen {
+        ["tokenize"] => tokens(lang, Dashes::Keep, input),
+        ["tokenize", "a"] => tokens(lang, Dashes::Split, input),
+        ["detokenize"] => Detokenizer::new(lang, Escapes::Entities).detokenize(input),
+        ["normalize"] => Normalizer::new(lang, NormalizeOptions::default()).normalize(input),
+        _ => panic!("{chosen:?}"),
+    });
+}
+
+#[test]
 fn tokens_equal_sacremoses() {
     // Patterns take long to compile and are cheap to clone.
     let [mut basic, mut web] = [Protected::default(), Protected::default()];
@@ -59,7 +73,9 @@ fn tokens_equal_sacremoses() {
         };
         let dashes = if chosen.contains(&"a") { Dashes::Split } else { Dashes::Keep };
         let escapes = if chosen.contains(&"plain") { Escapes::Plain } else { Escapes::Entities };
-        Tokenizer::new(lang, TokenizeOptions { dashes, escapes, protected }).tokenize(input).unwrap()
+        Tokenizer::new(lang, TokenizeOptions { dashes, escapes, protected, ..Default::default() })
+            .tokenize(input)
+            .unwrap()
     });
 }
 
@@ -103,9 +119,26 @@ fn users_patterns_are_kept_whole() {
 }
 
 #[test]
+fn characters_are_tokens_and_join_again() {
+    let options = TokenizeOptions { cjk_words: CjkWords::Characters, ..Default::default() };
+    for (lang, text, tokens) in [
+        (Lang::Zh, "我爱你，Mae 2.0！", "我 爱 你 ， Mae 2.0 ！"),
+        (Lang::Ja, "東京へ行くよ。", "東 京 へ 行 く よ 。"),
+        (Lang::Ko, "안녕 world", "안 녕 world"),
+        (Lang::De, "Das Zeichen 漢字.", "Das Zeichen 漢 字 ."),
+    ] {
+        assert_eq!(Tokenizer::new(lang, options.clone()).tokenize(text).unwrap(), tokens);
+    }
+    let joined = Detokenizer::new(Lang::Ja, Escapes::Entities).detokenize("東 京 へ 行 く よ 。");
+    assert_eq!(joined, "東京へ行くよ。");
+}
+
+#[test]
 fn unknown_languages_are_named() {
-    let error = "fr".parse::<Lang>().unwrap_err().to_string();
-    assert!(error.contains("`fr`") && error.contains("en and de"), "{error}");
+    let error = "xx".parse::<Lang>().unwrap_err().to_string();
+    assert!(error.contains("`xx`") && error.contains("rules for as, bn,"), "{error}");
+    assert_eq!(Lang::ALL.len(), 40);
+    assert!(Lang::ALL.is_sorted_by_key(|lang| lang.code()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `mae detokenize`: the detokeniser of Moses for English and German.
+//! `mae detokenize`: the detokeniser of Moses.
 
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ The output equals that of sacremoses 0.2.0.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Language: en or de.
+    /// Language of the text, such as `de`.
     #[arg(short, long, value_name = "LANG")]
     lang: Lang,
     /// Keep entities such as `&apos;`.

@@ -1,4 +1,4 @@
-//! `mae normalize`: the punctuation normaliser of Moses for English and German.
+//! `mae normalize`: the punctuation normaliser of Moses.
 
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ remove-non-printing-char.perl of Moses.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Language: en or de.
+    /// Language of the text, such as `de`.
     #[arg(short, long, value_name = "LANG")]
     lang: Lang,
     /// First convert punctuation and digits of other scripts to ASCII.

@@ -1,8 +1,8 @@
-//! `mae tokenize`: the tokeniser of Moses for English and German.
+//! `mae tokenize`: the tokeniser of Moses.
 
 use std::process::ExitCode;
 
-use mae_data::moses::{Dashes, Escapes, Lang, Protected, TokenizeOptions, Tokenizer};
+use mae_data::moses::{CjkWords, Dashes, Escapes, Lang, Protected, TokenizeOptions, Tokenizer};
 
 use crate::stream::{Files, map_lines};
 
@@ -17,18 +17,26 @@ Examples:
   Keep web addresses, @names, #topics and ISBNs in one piece:
     mae tokenize -l en --protect-web --protect 'ISBN [0-9-]+' < in.txt
 
-The tokens are those of sacremoses 0.2.0.";
+  Make each Chinese or Japanese character a token; `mae detokenize -l zh` joins them again:
+    mae tokenize -l zh --characters train.zh -o train.tok.zh
+
+The tokens are those of sacremoses 0.2.0. Languages: as, bn, ca, cs, de, el, en, es, et, fi, fr, ga,
+gu, hi, hu, is, it, ja, kn, ko, lt, lv, ml, mni, mr, nl, or, pa, pl, pt, ro, ru, sk, sl, sv, ta,
+tdt, te, yue, zh.";
 
 /// Split text into tokens, as Moses does: one line out for one line in.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Language: en or de.
+    /// Language of the text, such as `de`.
     #[arg(short, long, value_name = "LANG")]
     lang: Lang,
     /// Split dashes inside words: `well-known` becomes `well @-@ known`.
     #[arg(short, long, visible_alias = "aggressive")]
     aggressive_dash_splits: bool,
+    /// Make each Chinese, Japanese and Korean character a token, whatever stands beside it.
+    #[arg(long)]
+    characters: bool,
     /// Keep `& | < > ' " [ ]`. Without this flag they become entities such as `&apos;`.
     #[arg(long)]
     no_escape: bool,
@@ -59,7 +67,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let dashes = if args.aggressive_dash_splits { Dashes::Split } else { Dashes::Keep };
     let escapes = if args.no_escape { Escapes::Plain } else { Escapes::Entities };
-    let tokenizer = Tokenizer::new(args.lang, TokenizeOptions { dashes, escapes, protected });
+    let cjk_words = if args.characters { CjkWords::Characters } else { CjkWords::Whole };
+    let options = TokenizeOptions { dashes, cjk_words, escapes, protected };
+    let tokenizer = Tokenizer::new(args.lang, options);
     map_lines(&args.files, "tokenising", |line| tokenizer.tokenize(line))?;
     Ok(ExitCode::SUCCESS)
 }

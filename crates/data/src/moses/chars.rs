@@ -1,5 +1,6 @@
 //! Letters, numbers and blanks as sacremoses and Python define them, which is not how the standard library does.
 
+use super::Lang;
 use super::classes::{self, Run};
 
 fn within(set: &[Run], c: char) -> bool {
@@ -17,13 +18,40 @@ pub(super) fn is_letter(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphabetic() } else { within(classes::ALPHA, c) }
 }
 
+/// Characters that are letters in one language and symbols in others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Script([&'static [Run]; 2]);
+
+impl Script {
+    pub(super) fn of(lang: Lang) -> Self {
+        Self(match lang {
+            Lang::Zh => [classes::HAN, &[]],
+            Lang::Ja => [classes::HAN, classes::KANA],
+            Lang::Ko => [classes::HANGUL, &[]],
+            _ => [&[], &[]],
+        })
+    }
+
+    fn holds(self, c: char) -> bool {
+        !c.is_ascii() && self.0.iter().any(|set| within(set, c))
+    }
+
+    pub(super) fn is_alpha(self, c: char) -> bool {
+        is_alpha(c) || self.holds(c)
+    }
+
+    pub(super) fn is_alnum(self, c: char) -> bool {
+        is_alnum(c) || self.holds(c)
+    }
+}
+
 /// A letter, for the tokeniser.
 pub(super) fn is_alpha(c: char) -> bool {
     is_letter(c) || (!c.is_ascii() && within(classes::MARKS, c))
 }
 
 /// A letter or a digit, for the tokeniser.
-pub(super) fn is_alnum(c: char) -> bool {
+fn is_alnum(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphanumeric() } else { is_alpha(c) || within(classes::DIGITS, c) }
 }
 
@@ -96,6 +124,9 @@ mod tests {
             classes::LOWER,
             classes::CURRENCY,
             classes::DECIMAL,
+            classes::HAN,
+            classes::KANA,
+            classes::HANGUL,
         ] {
             assert!(set.iter().all(|&(first, last, step)| first <= last && step > 0));
             assert!(set.windows(2).all(|pair| pair[0].1 < pair[1].0));
@@ -109,6 +140,8 @@ mod tests {
         assert!(is_letter('ä') && !is_letter('\u{94d}') && is_alpha('\u{94d}'));
         // An old Unicode without the ideographs.
         assert!(!is_alpha('漢') && is_cjk('漢'));
+        assert!(Script::of(Lang::Zh).is_alpha('漢') && Script::of(Lang::Ja).is_alnum('漢'));
+        assert!(!Script::of(Lang::Ko).is_alpha('漢') && Script::of(Lang::Ko).is_alpha('한'));
     }
 
     #[test]

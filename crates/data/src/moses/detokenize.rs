@@ -31,6 +31,8 @@ pub struct Detokenizer {
 enum Place {
     /// To the token before it; a blank may follow.
     Left,
+    /// After a blank, whatever stands before it, as some French punctuation.
+    Apart,
     /// To the token after it.
     Right,
     /// Between blanks.
@@ -60,13 +62,13 @@ impl Detokenizer {
         let mut blank = true;
         for (i, token) in tokens.iter().enumerate() {
             let before = i.checked_sub(1).map(|i| tokens[i]);
-            let place = self.place(token, before, &mut quotes);
+            let place = self.place(&tokens, i, &mut quotes);
             let joined = match place {
                 Place::Left => true,
-                Place::Right | Place::Free => false,
+                Place::Right | Place::Free | Place::Apart => false,
                 Place::Cjk => before.and_then(|token| token.chars().next_back()).is_some_and(is_cjk),
             };
-            if blank && !joined {
+            if (blank || matches!(place, Place::Apart)) && !joined {
                 out.push(' ');
             }
             out.push_str(token);
@@ -75,50 +77,86 @@ impl Detokenizer {
         out.trim_matches(is_space).to_owned()
     }
 
-    fn place<'t>(
-        &self,
-        token: &'t str,
-        before: Option<&str>,
-        quotes: &mut FxHashMap<&'t str, usize>,
-    ) -> Place {
+    fn place<'t>(&self, tokens: &[&'t str], i: usize, quotes: &mut FxHashMap<&'t str, usize>) -> Place {
+        let token = tokens[i];
         let all = |kind: fn(char) -> bool| token.chars().all(kind);
         let mut chars = token.chars();
         let (first, second) = (chars.next(), chars.next());
-        if first.is_some_and(is_cjk) {
+        if first.is_some_and(is_cjk) && self.lang != Lang::Ko {
             Place::Cjk
         } else if all(|c| is_currency(c) || matches!(c, '(' | '[' | '{' | '¿' | '¡')) {
             Place::Right
         } else if all(|c| matches!(c, ',' | '.' | '?' | '!' | ':' | ';' | '\\' | '%' | '}' | ']' | ')')) {
+            match (self.lang, token) {
+                (Lang::Fr, "?" | "!" | ":" | ";" | "\\" | "%") => Place::Apart,
+                _ => Place::Left,
+            }
+        } else if self.joins_to_the_left(tokens, i, (first, second)) {
             Place::Left
-        } else if self.lang == Lang::En
-            && before.is_some()
-            && first == Some('\'')
-            && second.is_some_and(is_letter)
-        {
-            // A contraction: 's, 're.
-            Place::Left
+        } else if self.joins_to_the_right(tokens, i) {
+            Place::Right
         } else if all(|c| matches!(c, '\'' | '"' | '„' | '“' | '`')) {
-            self.place_of_quote(token, before, quotes)
+            self.place_of_quote(tokens, i, quotes)
         } else {
             Place::Free
         }
     }
 
-    /// Quotes open and close in turn, each kind for itself.
+    /// English contractions (`'s`, `'re`), and Czech numbers in a line that ends in a number and a mark: sacremoses
+    /// looks there for the decimal point.
+    fn joins_to_the_left(
+        &self,
+        tokens: &[&str],
+        i: usize,
+        (first, second): (Option<char>, Option<char>),
+    ) -> bool {
+        match self.lang {
+            Lang::En => i > 0 && first == Some('\'') && second.is_some_and(is_letter),
+            Lang::Cs => {
+                let [.., whole, point] = tokens else { return false };
+                i > 1 && is_digits(whole) && matches!(*point, "." | ",") && is_digits(tokens[i])
+            }
+            _ => false,
+        }
+    }
+
+    /// French, Italian and Irish contractions (`l'`) before a letter.
+    fn joins_to_the_right(&self, tokens: &[&str], i: usize) -> bool {
+        let contraction = || {
+            let mut ends = tokens[i].chars().rev();
+            ends.next() == Some('\'') && ends.next().is_some_and(is_letter)
+        };
+        match (self.lang, &tokens[i + 1..]) {
+            (Lang::Fr | Lang::It | Lang::Ga, [next, ..]) => contraction() && next.starts_with(is_letter),
+            _ => false,
+        }
+    }
+
+    /// Quotes open and close in turn, each kind for itself. Czech ones say themselves which they are.
     fn place_of_quote<'t>(
         &self,
-        token: &'t str,
-        before: Option<&str>,
+        tokens: &[&'t str],
+        i: usize,
         quotes: &mut FxHashMap<&'t str, usize>,
     ) -> Place {
+        let token = tokens[i];
         let kind = if token.chars().all(|c| matches!(c, '„' | '“')) { "\"" } else { token };
         let count = quotes.entry(kind).or_default();
+        match (self.lang, token) {
+            (Lang::Cs, "„") => *count = 0,
+            (Lang::Cs, "“") => *count = 1,
+            _ => (),
+        }
         let opens = count.is_multiple_of(2);
-        if opens && self.lang == Lang::En && token == "'" && before.is_some_and(|word| word.ends_with('s')) {
+        if opens && self.lang == Lang::En && token == "'" && i > 0 && tokens[i - 1].ends_with('s') {
             // A possessive: the Joneses' house.
             return Place::Left;
         }
         *count += 1;
         if opens { Place::Right } else { Place::Left }
     }
+}
+
+fn is_digits(token: &str) -> bool {
+    !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_digit())
 }

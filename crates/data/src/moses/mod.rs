@@ -1,7 +1,8 @@
-//! Moses' text tools for English and German: tokeniser, detokeniser, normaliser of punctuation, cleaner of corpora.
+//! Moses' text tools: tokeniser, detokeniser, normaliser of punctuation, cleaner of corpora.
 //!
 //! | room | contents | equal to |
 //! |---|---|---|
+//! | `lang` | languages that have rules | those of sacremoses 0.2.0 |
 //! | [`tokenize`] | words and punctuation apart, one blank between tokens | `MosesTokenizer` of sacremoses 0.2.0 |
 //! | [`protect`] | patterns whose matches stay one token | its `protected_patterns` |
 //! | [`detokenize`] | tokens joined to text | its `MosesDetokenizer` |
@@ -15,52 +16,18 @@ mod chars;
 mod classes;
 pub mod clean;
 pub mod detokenize;
+mod lang;
 pub mod normalize;
 mod prefixes;
 pub mod protect;
 pub mod tokenize;
 
-use std::fmt;
-use std::str::FromStr;
-
-use crate::error::Error;
-use crate::options::OptionFault;
-
 pub use clean::{CleanOptions, CleanPair, Cleaner, Dropped, Tallies};
 pub use detokenize::Detokenizer;
+pub use lang::Lang;
 pub use normalize::{NonPrinting, NormalizeOptions, Normalizer};
 pub use protect::Protected;
-pub use tokenize::{Dashes, TokenizeOptions, Tokenizer};
-
-/// A language with rules of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lang {
-    /// English.
-    En,
-    /// German.
-    De,
-}
-
-impl FromStr for Lang {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        match text {
-            "en" => Ok(Self::En),
-            "de" => Ok(Self::De),
-            _ => Err(OptionFault::NoRules(text.to_owned()).into()),
-        }
-    }
-}
-
-impl fmt::Display for Lang {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::En => "en",
-            Self::De => "de",
-        })
-    }
-}
+pub use tokenize::{CjkWords, Dashes, TokenizeOptions, Tokenizer};
 
 /// Form of the characters that Moses' formats reserve (`& | < > ' " [ ]`) in tokenised text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -93,9 +93,9 @@ pub struct NormalizeOptions {
     pub replace_unicode_punct: bool,
     /// Quotes written as `` ` `` and `''` become `'` and `"` too.
     pub penn: bool,
-    /// Quotes go after commas and periods in English, and before them in German.
+    /// Quotes go after commas and periods in English, and before them in German, Spanish and French.
     pub quote_commas: bool,
-    /// A no-break space between digits becomes `.` in English and `,` in German.
+    /// A no-break space between digits becomes `,` in Czech, German, Spanish and French, `.` in other languages.
     pub numbers: bool,
     /// Last, characters that do not print.
     pub non_printing: NonPrinting,
@@ -144,13 +144,14 @@ impl Normalizer {
         if self.options.quote_commas && text.contains('"') {
             text = match self.lang {
                 Lang::En => quotes_after_commas(&text),
-                Lang::De => quotes_before_periods(&text.replace(",\"", "\",")),
+                Lang::De | Lang::Es | Lang::Fr => quotes_before_periods(&text.replace(",\"", "\",")),
+                _ => text,
             };
         }
         if self.options.numbers && text.contains('\u{a0}') {
             let point = match self.lang {
-                Lang::En => ".",
-                Lang::De => ",",
+                Lang::Cs | Lang::De | Lang::Es | Lang::Fr => ",",
+                _ => ".",
             };
             let chars: Vec<char> = text.chars().collect();
             text = between(&chars, (is_decimal, '\u{a0}', is_decimal), point).into_iter().collect();

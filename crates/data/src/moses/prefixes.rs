@@ -1,19 +1,11 @@
-//! Abbreviations that keep their period: those that Moses knows in English and German, in a format of our own.
+//! Abbreviations that keep their period: Moses' lists, whose origin `prefixes.txt` states.
 
 use rustc_hash::FxHashSet;
 
 use super::Lang;
 
-/// Titles and ranks, in both languages.
-const TITLES: &str = "Adj Adm Adv Asst Bart Bldg Brig Bros Capt Cmdr Col Comdr Con Corp Cpl DR Dr Ens Gen Gov Hon Hosp \
-    Insp Lt MM MR MRS MS Maj Messrs Mlle Mme Mr Mrs Ms Msgr Op Ord Pfc Ph Prof Pvt Rep Reps Res Rev Rt Sen Sens Sfc Sgt \
-    Sr St Supt Surg";
-const ENGLISH: &str = "Apr Aug Dec Drs Feb Hr Jan Jul Jun Mar Nos Nov Nr Oct Rs Sep e.g i.e rev v vs";
-/// Only where a number follows.
-const ENGLISH_BEFORE_NUMBERS: &str = "Art No pp";
-const GERMAN: &str = "Art BSE Buchst Ca Chr Co D.h Dkr I.F Ltd Mio Mrd MwSt No Nos Nr SA Std Zt b.A bzgl bzw c.-à-d ca \
-    d.J d.h dergl dgl etc evtl ff g.U g.g.A ggf i.H.v jun k.o m.E o.ä pp s.p.a sen sog sogen spp u.E u.U u.a u.s.w u.ä usf \
-    usw v vgl vs z.B z.T z.Zt zzt";
+/// Sections `[xx]` and `[xx numbers]` of words between white space.
+const LISTS: &str = include_str!("prefixes.txt");
 
 /// Cases in which a word keeps its period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,32 +21,18 @@ pub(super) enum Period {
 /// The abbreviations of one language.
 #[derive(Clone, Debug)]
 pub(super) struct Prefixes {
-    always: FxHashSet<String>,
-    before_numbers: FxHashSet<String>,
+    always: FxHashSet<&'static str>,
+    before_numbers: FxHashSet<&'static str>,
 }
 
 impl Prefixes {
     pub(super) fn new(lang: Lang) -> Self {
-        let words = |list: &'static str| list.split_whitespace().map(str::to_owned);
-        let mut always: FxHashSet<String> = words(TITLES).collect();
-        // Initials.
-        always.extend(('A'..='Z').map(String::from));
-        let mut before_numbers = FxHashSet::default();
-        match lang {
-            Lang::En => {
-                always.extend(words(ENGLISH));
-                before_numbers.extend(words(ENGLISH_BEFORE_NUMBERS));
-            }
-            Lang::De => {
-                always.extend(words(GERMAN));
-                always.extend(('a'..='z').map(String::from));
-                // Ordinals: `3. Mai`, `Karl V.`
-                always.extend((1..100).map(|n: u32| n.to_string()));
-                always.extend((1..=20).map(roman));
-                always.extend((1..=20).map(|n| roman(n).to_lowercase()));
-            }
-        }
-        Self { always, before_numbers }
+        // There are no lists of these two; sacremoses takes the English one.
+        let code = match lang {
+            Lang::Ja | Lang::Ko => Lang::En.code(),
+            _ => lang.code(),
+        };
+        Self { always: section(code), before_numbers: section(&format!("{code} numbers")) }
     }
 
     pub(super) fn period_of(&self, word: &str) -> Period {
@@ -68,10 +46,12 @@ impl Prefixes {
     }
 }
 
-/// A Roman numeral up to 39.
-fn roman(n: u32) -> String {
-    let ones = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX"][(n % 10) as usize];
-    "X".repeat((n / 10) as usize) + ones
+/// Words of a section; none if there is no such section.
+fn section(name: &str) -> FxHashSet<&'static str> {
+    let head = format!("\n[{name}]\n");
+    let body = LISTS.find(&head).map_or("", |at| &LISTS[at + head.len()..]);
+    let end = body.find("\n\n").unwrap_or(body.len());
+    body[..end].split_whitespace().collect()
 }
 
 #[cfg(test)]
@@ -97,5 +77,11 @@ mod tests {
         }
         // The counts of Moses' lists, doubles apart.
         assert_eq!((en.always.len(), en.before_numbers.len(), de.always.len()), (102, 3, 298));
+        for &lang in Lang::ALL {
+            assert!(Prefixes::new(lang).always.len() > 20, "{lang}");
+        }
+        assert_eq!(Prefixes::new(Lang::Cs).period_of("např"), Period::Kept);
+        assert_eq!(Prefixes::new(Lang::Pl).period_of("str"), Period::KeptBeforeNumbers);
+        assert_eq!(Prefixes::new(Lang::Ko).always, en.always);
     }
 }

@@ -1,6 +1,6 @@
 //! Words and punctuation apart: `MosesTokenizer.tokenize` of sacremoses, rule by rule and in its order.
 
-use super::chars::{between, is_alnum, is_alpha, is_lower, is_number, is_space};
+use super::chars::{Script, between, is_alpha, is_cjk, is_lower, is_number, is_space};
 use super::prefixes::{Period, Prefixes};
 use super::protect::Protected;
 use super::{Escapes, Lang};
@@ -16,11 +16,23 @@ pub enum Dashes {
     Split,
 }
 
+/// Treatment of Chinese, Japanese and Korean characters that stand together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CjkWords {
+    /// As in sacremoses: they are one token if they are letters of the language.
+    #[default]
+    Whole,
+    /// Each is a token; words of other scripts stay whole. Detokenising joins them, except in Korean.
+    Characters,
+}
+
 /// Choices of the tokeniser; the defaults are Moses'.
 #[derive(Clone, Debug, Default)]
 pub struct TokenizeOptions {
     /// Dashes inside words.
     pub dashes: Dashes,
+    /// Chinese, Japanese and Korean text.
+    pub cjk_words: CjkWords,
     /// Reserved characters.
     pub escapes: Escapes,
     /// Patterns that stay in one piece.
@@ -31,6 +43,7 @@ pub struct TokenizeOptions {
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
     lang: Lang,
+    script: Script,
     prefixes: Prefixes,
     options: TokenizeOptions,
 }
@@ -38,7 +51,7 @@ pub struct Tokenizer {
 impl Tokenizer {
     /// A tokeniser with the rules of `lang`.
     pub fn new(lang: Lang, options: TokenizeOptions) -> Self {
-        Self { lang, prefixes: Prefixes::new(lang), options }
+        Self { lang, script: Script::of(lang), prefixes: Prefixes::new(lang), options }
     }
 
     /// The tokens of a line with one blank between them. Fails only if the protected patterns match too often.
@@ -46,15 +59,16 @@ impl Tokenizer {
         let mut text = without_junk(line);
         let protected = &self.options.protected;
         let spans = if protected.is_empty() { None } else { Some(protected.take_out(&mut text)?) };
-        let text = pad_symbols(text.trim_matches(is_space));
+        let text = self.pad_symbols(text.trim_matches(is_space));
         let text = match self.options.dashes {
             Dashes::Keep => text,
-            Dashes::Split => split_dashes(&text),
+            Dashes::Split => split_dashes(&text, self.script),
         };
         let text = separate_commas(&mark_multidots(&text));
         let text = match self.lang {
             Lang::En => english_apostrophes(text),
-            Lang::De => pad_apostrophes(&text),
+            Lang::Fr | Lang::It => romance_apostrophes(text),
+            _ => pad_apostrophes(&text),
         };
         let mut text = self.split_periods(&text.into_iter().collect::<String>());
         if let Some(front) = text.strip_suffix(".'") {
@@ -69,6 +83,21 @@ impl Tokenizer {
             Escapes::Plain => text,
         };
         Ok(text.split(is_space).filter(|token| !token.is_empty()).collect::<Vec<_>>().join(" "))
+    }
+
+    /// Blanks around everything that is no letter, no digit and none of `. ' ` , -`.
+    fn pad_symbols(&self, text: &str) -> Vec<char> {
+        let alone = |c| self.options.cjk_words == CjkWords::Characters && is_cjk(c);
+        let mut out = Vec::with_capacity(text.len() + 16);
+        for c in text.chars() {
+            let solid = self.script.is_alnum(c) && !alone(c);
+            if solid || is_space(c) || matches!(c, '.' | '\'' | '`' | ',' | '-') {
+                out.push(c);
+            } else {
+                out.extend([' ', c, ' ']);
+            }
+        }
+        out
     }
 
     /// Splits the period off a word, unless it belongs to an abbreviation or the sentence continues after it.
@@ -92,7 +121,7 @@ impl Tokenizer {
 
     fn ends_sentence(&self, word: &str, next: Option<&&str>) -> bool {
         let next = next.and_then(|token| token.chars().next());
-        if word.contains('.') && word.chars().any(is_alpha) || next.is_some_and(is_lower) {
+        if word.contains('.') && word.chars().any(|c| self.script.is_alpha(c)) || next.is_some_and(is_lower) {
             return false;
         }
         match self.prefixes.period_of(word) {
@@ -119,24 +148,13 @@ fn without_junk(line: &str) -> String {
     out
 }
 
-/// Blanks around everything that is no letter, no digit and none of `. ' ` , -`.
-fn pad_symbols(text: &str) -> Vec<char> {
-    let mut out = Vec::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        if is_alnum(c) || is_space(c) || matches!(c, '.' | '\'' | '`' | ',' | '-') {
-            out.push(c);
-        } else {
-            out.extend([' ', c, ' ']);
-        }
-    }
-    out
-}
-
-fn split_dashes(text: &[char]) -> Vec<char> {
+fn split_dashes(text: &[char], script: Script) -> Vec<char> {
     let mut out = Vec::with_capacity(text.len() + 16);
     for (i, &c) in text.iter().enumerate() {
-        let inside =
-            c == '-' && i > 0 && is_alnum(text[i - 1]) && text.get(i + 1).copied().is_some_and(is_alnum);
+        let inside = c == '-'
+            && i > 0
+            && script.is_alnum(text[i - 1])
+            && text.get(i + 1).is_some_and(|&next| script.is_alnum(next));
         if inside {
             out.extend(" @-@ ".chars());
         } else {
@@ -246,6 +264,18 @@ fn english_apostrophes(text: Vec<char>) -> Vec<char> {
     let text = between(&text, (is_alpha, '\'', other), " ' ");
     let text = between(&text, (is_alpha, '\'', is_alpha), " '");
     between(&text, (is_number, '\'', |c| c == 's'), " '")
+}
+
+/// French and Italian: the apostrophe stays with the letter before it, `l' eau`.
+fn romance_apostrophes(text: Vec<char>) -> Vec<char> {
+    if !text.contains(&'\'') {
+        return text;
+    }
+    let other = |c| !is_alpha(c);
+    let text = between(&text, (other, '\'', other), " ' ");
+    let text = between(&text, (other, '\'', is_alpha), " ' ");
+    let text = between(&text, (is_alpha, '\'', other), " ' ");
+    between(&text, (is_alpha, '\'', is_alpha), "' ")
 }
 
 fn pad_apostrophes(text: &[char]) -> Vec<char> {

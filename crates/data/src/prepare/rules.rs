@@ -1,7 +1,9 @@
 //! Rules for a line before it is cut into pieces.
 
 use crate::error::Result;
-use crate::moses::{Dashes, Lang, NonPrinting, NormalizeOptions, Normalizer, TokenizeOptions, Tokenizer};
+use crate::moses::{
+    CjkWords, Dashes, Lang, NonPrinting, NormalizeOptions, Normalizer, TokenizeOptions, Tokenizer,
+};
 
 /// Choices for one kind of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +14,8 @@ pub struct TextRules {
     pub normalize: bool,
     /// Moses' tokeniser.
     pub tokenize: Option<Dashes>,
+    /// Chinese, Japanese and Korean text, where it is tokenised.
+    pub cjk_words: CjkWords,
     /// A period at the end of a line is a token of its own even after an abbreviation, as in Moses' Perl script;
     /// sacremoses leaves it there.
     pub split_last_period: bool,
@@ -33,7 +37,9 @@ impl TextRules {
         };
         let tokenizer = match self.tokenize {
             Some(dashes) => {
-                Some(Tokenizer::new(moses()?, TokenizeOptions { dashes, ..TokenizeOptions::default() }))
+                let cjk_words = self.cjk_words;
+                let options = TokenizeOptions { dashes, cjk_words, ..TokenizeOptions::default() };
+                Some(Tokenizer::new(moses()?, options))
             }
             None => None,
         };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use mae_data::BadUtf8;
 use mae_data::lines::find_text;
-use mae_data::moses::{CleanOptions, Dashes};
+use mae_data::moses::{CjkWords, CleanOptions, Dashes};
 use mae_data::prepare::{CleanWhen, Corpus, HoldOut, Pieces, PrepareOptions, Text, TextRules};
 
 use super::Common;
@@ -86,10 +86,12 @@ pub struct Parallel {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Tokenize {
-    /// Tokens of Moses (English and German).
+    /// Tokens of Moses.
     Moses,
     /// Tokens of Moses with dashes split: `well @-@ known`.
     Aggressive,
+    /// Tokens of Moses, and each Chinese, Japanese and Korean character a token.
+    Characters,
     /// The text as it is.
     None,
 }
@@ -99,13 +101,17 @@ impl Parallel {
     pub fn options(&self) -> mae_data::Result<PrepareOptions> {
         let tokenize = match self.tokenize {
             _ if self.tokenizer.is_some() => None,
-            Tokenize::Moses => Some(Dashes::Keep),
+            Tokenize::Moses | Tokenize::Characters => Some(Dashes::Keep),
             Tokenize::Aggressive => Some(Dashes::Split),
             Tokenize::None => None,
         };
         let rules = TextRules {
             normalize: self.normalize,
             tokenize,
+            cjk_words: match self.tokenize {
+                Tokenize::Characters => CjkWords::Characters,
+                _ => CjkWords::Whole,
+            },
             lowercase: self.lowercase,
             ..TextRules::default()
         };
