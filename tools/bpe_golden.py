@@ -5,7 +5,8 @@
 
 corpus.{de,en} come from a small grammar with a fixed seed, plus a few hand-made lines with the hard cases: runs of one
 letter, no-break spaces, double spaces, a literal `</w>`, accents, emoji, backslashes. Codes are learned on both sides
-jointly; both sides and a text of unseen words are segmented, with and without a vocabulary threshold.
+jointly; both sides and a text of unseen words are segmented, with and without a vocabulary threshold, and with
+glossaries; pieces are counted.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from subword_nmt import apply_bpe, learn_bpe
+from subword_nmt import apply_bpe, get_vocab, learn_bpe
 
 MERGES = 300
 THRESHOLD = 8
@@ -44,6 +45,13 @@ UNSEEN = [
     "  leading and trailing  ",
     "",
     "10\u00a0000\u00a0Häuser c</w> \\\\ a@@ b@@",
+]
+
+
+GLOSSARIES = ["sieben", r"<\w+>", "Mäuse|Häuser", "z"]
+GLOSSED = [
+    "sieben siebensieben xsiebeny zsieben <num> <num>mäuse <num>sieben<x>z Mäuse aMäuseb Häuser MäuseHäuser zz",
+    "Mäusefalle Gasthäuser Häuserblock z az",
 ]
 
 
@@ -90,6 +98,13 @@ def main():
     write("pieces", vocabulary)
     allowed = apply_bpe.read_vocabulary(io.StringIO(vocabulary), THRESHOLD)
     rare = apply_bpe.BPE(io.StringIO(codes), vocab=allowed)
+    glossed = apply_bpe.BPE(io.StringIO(codes), glossaries=GLOSSARIES)
+    lines = UNSEEN + de[:30] + GLOSSED
+    write("glossaries", "".join(line + "\n" for line in lines))
+    write("glossaries.bpe", "".join(glossed.process_line(line + "\n") for line in lines))
+    counted = io.StringIO()
+    get_vocab.get_vocab([bpe.process_line(line) for line in de], counted)
+    write("corpus.de.vocab", counted.getvalue())
     for name in ("corpus.de", "unseen"):
         write(f"{name}.bpe.threshold{THRESHOLD}", "".join(rare.process_line(line + "\n") for line in texts[name]))
 

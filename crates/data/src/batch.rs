@@ -2,6 +2,7 @@
 
 use crate::blocks::Blocks;
 use crate::pairs::{ParallelDataset, Sentences};
+use crate::redraw::Redraw;
 use crate::vocab::EOS;
 
 /// Source of packed batches: pairs of sentences, or blocks of a text.
@@ -12,6 +13,11 @@ pub trait Corpus: Sync {
 
     /// Packs the given ones, in the given order.
     fn pack(&self, ids: &[u32]) -> PackedBatch;
+
+    /// The corpus of an epoch with its words cut anew; none if it is not one of words that can be cut.
+    fn redrawn(&self, _redraw: &Redraw, _epoch: u64) -> Option<Box<dyn Corpus>> {
+        None
+    }
 }
 
 impl Corpus for ParallelDataset {
@@ -21,6 +27,10 @@ impl Corpus for ParallelDataset {
 
     fn pack(&self, ids: &[u32]) -> PackedBatch {
         PackedBatch::from_pairs(self, ids)
+    }
+
+    fn redrawn(&self, redraw: &Redraw, epoch: u64) -> Option<Box<dyn Corpus>> {
+        Some(Box::new(redraw.pairs(self, epoch)))
     }
 }
 

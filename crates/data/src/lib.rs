@@ -15,9 +15,11 @@
 //! | [`text`] | one text with its vocabulary, for language models |
 //! | [`sampler`] | the sentences of each batch, from (seed, epoch) alone |
 //! | `frozen`, `mersenne` | fairseq's batches in fairseq's order, with numpy's random numbers |
+//! | [`redraw`] | words cut anew for each epoch, with merges skipped at random |
 //! | [`batch`] | packed batches: ids end to end, no padding |
 //! | [`blocks`] | one stream cut into blocks, for language models |
-//! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for English and German |
+//! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for forty languages |
+//! | [`mecab`] | Japanese and Korean words by a dictionary of MeCab |
 //! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
 //! | [`mod@prepare`] | a corpus as it was downloaded to splits, codes and a binarised folder |
 //! | [`grammar`] | a made-up corpus: English numbers, dates and prices with their German translations |
@@ -36,12 +38,14 @@ mod fingerprint;
 mod frozen;
 pub mod grammar;
 pub mod lines;
+pub mod mecab;
 mod mersenne;
 pub mod moses;
 pub mod options;
 pub mod pairs;
 pub mod prepare;
 pub mod preprocess;
+pub mod redraw;
 pub mod sampler;
 pub mod segmentation;
 pub mod sentencepiece;
@@ -57,9 +61,11 @@ pub use error::{Error, Result};
 pub use files::AsideFile;
 pub use fingerprint::Fingerprint;
 pub use lines::{BadUtf8, LineReader, ParallelLines};
+pub use mecab::Mecab;
 pub use options::{OptionFault, Setting};
 pub use pairs::{MemoryDataset, ParallelDataset, Sentences};
 pub use preprocess::{PreprocessOptions, preprocess};
+pub use redraw::Redraw;
 pub use sampler::{BatchSampler, SamplerOptions};
 pub use segmentation::{Segmentation, Segmenter};
 pub use sentencepiece::SentencePiece;

@@ -29,6 +29,8 @@ pub enum Setting {
     EmptyEval,
     /// Policy for empty lines of the training text.
     EmptyTrain,
+    /// Words that merges leave alone.
+    Glossaries,
     /// One dictionary for both languages.
     JoinedDictionary,
     /// Policy for over-long lines of validation and test texts.
@@ -109,6 +111,12 @@ pub enum OptionFault {
     /// Dropout of merges that there are not.
     #[error("BPE dropout skips merges, and there are none: learn merges, give codes, or leave dropout out")]
     DropoutWithoutMerges,
+    /// Words cannot be cut anew.
+    #[error(
+        "BPE dropout skips merges, and this data set has none: prepare or preprocess it so that merges are learned or \
+         given, and not applied beforehand"
+    )]
+    NoMergesToSkip,
     /// No probability.
     #[error("BPE dropout is a probability, from 0 to 1; {0} is not")]
     DropoutProbability(f64),
@@ -171,10 +179,12 @@ pub enum OptionFault {
     },
     /// A corpus has no text in these languages.
     #[error(
-        "this corpus is prepared for German and English, not {src} and {tgt}; any two aligned files can be \
+        "this corpus is prepared for {known}, not {src} and {tgt}; any two aligned files can be \
          prepared as a parallel corpus"
     )]
     CorpusLanguages {
+        /// The two that it has.
+        known: &'static str,
         /// Source language.
         src: String,
         /// Target language.
@@ -197,6 +207,14 @@ pub enum OptionFault {
     /// A pattern that is not a regular expression.
     #[error("the protected pattern `{pattern}` is wrong: {fault}")]
     Pattern {
+        /// The pattern.
+        pattern: String,
+        /// Reason.
+        fault: String,
+    },
+    /// A glossary that is not a regular expression.
+    #[error("the glossary `{pattern}` is wrong: {fault}")]
+    Glossary {
         /// The pattern.
         pattern: String,
         /// Reason.
@@ -255,10 +273,11 @@ impl OptionFault {
             Self::Lengths { .. } => &[MinLen, MaxLen],
             Self::Ratio(_) => &[Ratio],
             Self::Pattern { .. } | Self::TooManyMatches { .. } => &[Protect],
+            Self::Glossary { .. } => &[Glossaries],
             Self::EmptyBatch => &[MaxTokens],
             Self::BreakMode(_) => &[SampleBreakMode],
             Self::NoRoomInBlock { .. } => &[TokensPerSample, ContextWindow],
-            Self::AllHeldOut => &[],
+            Self::AllHeldOut | Self::NoMergesToSkip => &[],
         }
     }
 }

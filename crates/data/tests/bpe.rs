@@ -6,7 +6,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use common::{Folder, Random};
-use mae_data::bpe::{Bpe, Codes, Dropout, LearnOptions, PieceSet, Version, WordCounts, join, learn};
+use mae_data::bpe::{
+    Bpe, Codes, Dropout, Glossaries, LearnOptions, PieceSet, TokenCounts, Version, WordCounts, join, learn,
+};
 use mae_data::error::Error;
 use mae_data::lines::BadUtf8;
 
@@ -48,6 +50,26 @@ fn segments_the_golden_texts() {
         let expected = golden_lines(&format!("{name}.bpe.threshold8"));
         assert_eq!(rare.segment_lines(&golden_lines(name)), expected, "{name}");
     }
+}
+
+#[test]
+fn glossaries_and_counts_equal_subword_nmt() {
+    let mut glossaries = Glossaries::default();
+    for pattern in ["sieben", r"<\w+>", "Mäuse|Häuser", "z"] {
+        glossaries.add(pattern).unwrap();
+    }
+    let plain = Bpe::new(&Codes::load(golden("codes")).unwrap());
+    let bpe = Bpe::new(&Codes::load(golden("codes")).unwrap()).with_glossaries(glossaries);
+    let lines = golden_lines("glossaries");
+    for (line, expected) in lines.iter().zip(golden_lines("glossaries.bpe")) {
+        assert_eq!(bpe.segment_line(line), expected);
+        // The same where every merge could be skipped and none is.
+        assert_eq!(bpe.segment_line_dropping(line, Dropout::new(1e-300, 1).unwrap(), 0), expected);
+    }
+    let mut counts = TokenCounts::default();
+    plain.segment_lines(&golden_lines("corpus.de")).iter().for_each(|line| counts.add_line(line));
+    let found = counts.into_sorted().into_iter().map(|(token, n)| format!("{token} {n}"));
+    assert_eq!(found.collect::<Vec<_>>(), golden_lines("corpus.de.vocab"));
 }
 
 #[test]

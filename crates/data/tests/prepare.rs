@@ -98,6 +98,70 @@ fn iwslt14_is_what_the_script_makes() {
     );
 }
 
+/// An archive of `en-PAIR`: a few training lines, and two lines in each set.
+fn iwslt17(sets: &[&str]) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    for (lang, line) in [("en", "Tokyo is big."), ("zh", "东京很大。")] {
+        let mut train =
+            "<doc docid=\"1\">\n<url>x</url>\n<speaker>Y</speaker>\n<title>T</title>\n".to_owned();
+        (0..5).for_each(|_| train += &format!("{line}\n"));
+        train += "<translator href=\"x\">Z</translator>\n</doc>\n";
+        files.push((format!("en-zh/train.tags.en-zh.{lang}"), train.into_bytes()));
+        for set in sets {
+            let text = format!("<seg id=\"1\"> {line} </seg>\n<seg id=\"2\">{set}</seg>\n");
+            files.push((format!("en-zh/IWSLT17.TED.{set}.en-zh.{lang}.xml"), text.into_bytes()));
+        }
+    }
+    files
+}
+
+#[test]
+fn iwslt17_has_its_own_sets_and_chinese_characters() {
+    let all = ["dev2010", "tst2010", "tst2011", "tst2012", "tst2013", "tst2014", "tst2015"];
+    for sets in [&all[..], &all[..2]] {
+        let folder = Folder::new();
+        let archive = folder.write("en-zh.tgz", tgz(&iwslt17(sets)));
+        // The archive has one order of the languages, the run the other.
+        let options = recipes::iwslt17("zh", "en", &folder.path("out")).unwrap();
+        let corpus = recipes::iwslt17_corpus(&[archive], &options, |_| ()).unwrap();
+        let report = prepare(&corpus, &options, |_| ()).unwrap();
+        assert_eq!((report.pairs, report.held_out_valid), (6, 0));
+        assert_eq!(folder.read("out/tmp/train.zh"), format!("T\n{}", "东 京 很 大 。\n".repeat(5)));
+        assert_eq!(folder.read("out/tmp/valid.en"), "Tokyo is big .\ndev2010\n");
+        assert_eq!(folder.read("out/test.raw.zh").lines().count(), 2 * (sets.len() - 1));
+    }
+    let said = recipes::iwslt17("xx", "en", &Folder::new().path("out")).unwrap_err().to_string();
+    assert!(said.contains("`xx`") && said.contains("ro, ru"), "{said}");
+}
+
+#[test]
+fn wmt16_takes_romanian_with_commas() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("in")).unwrap();
+    for (lang, role, line) in
+        [("en", "src", "The well-known \u{201e}city\u{201d}."), ("ro", "ref", "Oraşul şi ţara, s-a.")]
+    {
+        folder.write(&format!("in/europarl-v8.ro-en.{lang}"), format!("{line}\n").repeat(3));
+        folder.write(&format!("in/SETIMES.en-ro.{lang}"), format!("{line}\n"));
+        for set in ["newsdev2016", "newstest2016"] {
+            let text = format!("<seg id=\"1\">{line}</seg>\n");
+            folder.write(&format!("in/{set}-enro-{role}.{lang}.sgm"), text);
+        }
+    }
+    let options = recipes::wmt16("en", "ro", &folder.path("out")).unwrap();
+    let corpus = recipes::wmt16_corpus(&[folder.path("in")], &options, |_| ()).unwrap();
+    assert_eq!(prepare(&corpus, &options, |_| ()).unwrap().pairs, 4);
+    assert_eq!(folder.read("out/tmp/train.ro"), "Orașul și țara , s @-@ a .\n".repeat(4));
+    assert_eq!(folder.read("out/tmp/valid.en"), "The well @-@ known &quot; city . &quot;\n");
+    assert_eq!(folder.read("out/test.raw.ro"), "Oraşul şi ţara, s-a.\n");
+
+    let said = recipes::wmt16("en", "de", &folder.path("out")).unwrap_err().to_string();
+    assert!(said.contains("English and Romanian, not en and de"), "{said}");
+    fs::remove_file(folder.path("in/SETIMES.en-ro.ro")).unwrap();
+    let said = recipes::wmt16_corpus(&[folder.path("in")], &options, |_| ()).unwrap_err().to_string();
+    assert!(said.contains("SETIMES.en-ro.ro;"), "{said}");
+}
+
 #[test]
 fn folders_and_archives_in_archives_will_do() {
     let once = Folder::new();

@@ -14,6 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cache::PieceCache;
 use super::codes::{Codes, Version, without_end};
+use super::glossary::Glossaries;
 use super::learn::WordCounts;
 use super::{END_OF_WORD, SEPARATOR, is_margin, words};
 use crate::error::{Error, Result};
@@ -73,6 +74,7 @@ pub struct Bpe {
     /// Merged string → its two parts, for undoing merges.
     parts: FxHashMap<Box<str>, (Box<str>, Box<str>)>,
     allowed: Option<PieceSet>,
+    glossaries: Option<Glossaries>,
     cache: PieceCache,
 }
 
@@ -104,6 +106,7 @@ impl Bpe {
             end_of_word: ids.get(END_OF_WORD).copied().unwrap_or(NONE),
             parts,
             allowed: None,
+            glossaries: None,
             cache: PieceCache::default(),
         }
     }
@@ -113,12 +116,27 @@ impl Bpe {
         Self { allowed: Some(allowed), cache: PieceCache::default(), ..self }
     }
 
+    /// Leaves matches of `glossaries` alone, and cuts what is beside them as words (subword-nmt's `--glossaries`).
+    pub fn with_glossaries(self, glossaries: Glossaries) -> Self {
+        Self { glossaries: Some(glossaries), cache: PieceCache::default(), ..self }
+    }
+
     /// The pieces of one word, without `@@`.
     pub fn encode_word<'w>(&self, word: &'w str) -> Vec<&'w str> {
-        if is_single(word) {
-            return vec![word];
-        }
-        self.check_pieces(Merging::new(self, word).run())
+        self.encode_parts(word, |part| {
+            if is_single(part) { vec![part] } else { self.check_pieces(Merging::new(self, part).run()) }
+        })
+    }
+
+    /// Cuts the parts of a word that are in no glossary.
+    pub(super) fn encode_parts<'w>(
+        &self,
+        word: &'w str,
+        mut cut: impl FnMut(&'w str) -> Vec<&'w str>,
+    ) -> Vec<&'w str> {
+        let Some(glossaries) = &self.glossaries else { return cut(word) };
+        let parts = glossaries.divide(word).into_iter();
+        parts.flat_map(|part| if glossaries.holds(part) { vec![part] } else { cut(part) }).collect()
     }
 
     /// Undoes merges that gave pieces which are not allowed.

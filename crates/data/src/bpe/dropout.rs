@@ -42,8 +42,22 @@ impl Bpe {
             if is_single(word) || word.len() > LONGEST {
                 return self.segment_word(word, out);
             }
-            let pieces = Merging::new(self, word).run_dropping(&mut dropped);
-            push_pieces(&self.check_pieces(pieces), out);
+            push_pieces(&self.encode_word_dropping(word, &mut dropped), out);
+        })
+    }
+
+    /// The pieces of one word, without `@@`; `dropped` says of each merge that fits whether it is skipped.
+    pub(crate) fn encode_word_dropping<'w>(
+        &self,
+        word: &'w str,
+        dropped: &mut impl FnMut() -> bool,
+    ) -> Vec<&'w str> {
+        if word.len() > LONGEST {
+            return self.encode_word(word);
+        }
+        self.encode_parts(word, |part| match is_single(part) {
+            true => vec![part],
+            false => self.check_pieces(Merging::new(self, part).run_dropping(&mut *dropped)),
         })
     }
 }

@@ -6,6 +6,8 @@
 //! | [`codes`] | the merge list and its file |
 //! | [`mod@learn`] | merges from word counts |
 //! | [`apply`] | words into pieces |
+//! | [`glossary`] | words that merges leave alone |
+//! | [`vocabulary`] | tokens of a text and their counts |
 //! | [`dropout`] | the same with merges skipped at random |
 //!
 //! One difference is deliberate: lines end at `\n` only, whereas `subword-nmt` (in its one-process mode) also
@@ -15,12 +17,16 @@ pub mod apply;
 pub(crate) mod cache;
 pub mod codes;
 pub mod dropout;
+pub mod glossary;
 pub mod learn;
+pub mod vocabulary;
 
 pub use apply::{Bpe, PieceSet};
 pub use codes::{Codes, Version};
 pub use dropout::Dropout;
+pub use glossary::Glossaries;
 pub use learn::{LearnOptions, WordCounts, learn};
+pub use vocabulary::TokenCounts;
 
 use crate::vocab::is_space;
 

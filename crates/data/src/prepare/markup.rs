@@ -14,6 +14,8 @@ pub enum Markup {
     /// IWSLT's `train.tags`: lines with addresses, numbers and keywords of talks are dropped, titles and
     /// descriptions kept.
     Tags,
+    /// IWSLT17's `train.tags`: like [`Markup::Tags`], and lines about speakers, translators and documents are dropped.
+    Talks,
     /// `<seg id="…">` lines of XML and SGM sets; all other lines are dropped.
     Segments,
 }
@@ -29,6 +31,12 @@ impl Markup {
                 }
                 let tags = ["<title>", "</title>", "<description>", "</description>"];
                 Some(tags.iter().fold(line.to_owned(), |line, tag| line.replace(tag, "")))
+            }
+            Self::Talks => {
+                let about = ["<speaker>", "<reviewer", "<translator", "<doc", "</doc>"];
+                let text =
+                    (!about.iter().any(|tag| line.contains(tag))).then(|| Self::Tags.strip(line))??;
+                Some(text.trim().to_owned())
             }
             Self::Segments => line.contains("<seg id").then(|| segment(line)),
         }
@@ -142,6 +150,10 @@ mod tests {
         assert_eq!(tags("<url>http://x</url>"), None);
         assert_eq!(tags("<title>A: B</title>").as_deref(), Some("A: B"));
         assert_eq!(tags(" a <b> ").as_deref(), Some(" a <b> "));
+        let talks = |line| Markup::Talks.strip(line);
+        assert_eq!(talks("<translator href=\"x\">Y</translator>"), None);
+        assert_eq!((talks("<doc docid=\"1\">"), talks("<talkid>1</talkid>")), (None, None));
+        assert_eq!(talks(" <title>A</title> ").as_deref(), Some("A"));
         let segments = |line| Markup::Segments.strip(line);
         assert_eq!(segments("<title>x</title>"), None);
         assert_eq!(segments("<seg id=\"12\">  It’s &amp; so. </seg> \t").as_deref(), Some("It’s &amp; so."));

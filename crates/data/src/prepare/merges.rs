@@ -13,7 +13,7 @@ impl Stages<'_, '_> {
     pub(super) fn learn_merges(&mut self) -> Result<Option<Segmentation>> {
         let (src, tgt) = (self.options.source_lang.clone(), self.options.target_lang.clone());
         Ok(match self.options.pieces {
-            Pieces::None | Pieces::Tokenizer(_) => None,
+            Pieces::None | Pieces::Tokenizer(_) | Pieces::SentencePiece(_) => None,
             Pieces::Joint(how) => Some(Segmentation::Joint(self.learn(&[&src, &tgt], how, "code")?)),
             Pieces::Separate(how) => {
                 let mut learn = |lang: &str| self.learn(&[lang], how, &format!("code.{lang}"));

@@ -2,7 +2,7 @@
 //!
 //! | room | contents |
 //! |---|---|
-//! | [`recipes`] | the files and choices of IWSLT14 and WMT14 |
+//! | [`recipes`] | the files and choices of IWSLT14, IWSLT17, WMT14 and WMT16 |
 //! | `archive` | files in archives and folders |
 //! | [`markup`] | text out of `train.tags`, XML and SGM files |
 //! | [`rules`] | normalise, tokenise, lower-case |
@@ -88,6 +88,8 @@ pub enum Pieces {
     Separate(LearnOptions),
     /// A `tokenizer.json`, applied where ids are made.
     Tokenizer(PathBuf),
+    /// A SentencePiece model for both sides, applied where ids are made.
+    SentencePiece(PathBuf),
 }
 
 /// Choices.
@@ -163,6 +165,7 @@ pub fn prepare(
             (options.out.as_path(), BpeSource::Applied(segmentation.clone()))
         }
         (None, Pieces::Tokenizer(path)) => (tmp.as_path(), BpeSource::Tokenizer(path.clone())),
+        (None, Pieces::SentencePiece(path)) => (tmp.as_path(), BpeSource::SentencePiece(path.clone())),
         (None, _) => (tmp.as_path(), BpeSource::None),
     };
     let (splits, mut report) = stages.done();

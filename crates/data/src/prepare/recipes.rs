@@ -1,4 +1,7 @@
-//! The files and choices of fairseq's `prepare-iwslt14.sh` and `prepare-wmt14en2de.sh`.
+//! The files and choices of fairseq's `prepare-iwslt14.sh` and `prepare-wmt14en2de.sh`, and of IWSLT17 and WMT16.
+
+mod iwslt17;
+mod wmt16;
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +12,9 @@ use crate::error::Result;
 use crate::lines::BadUtf8;
 use crate::moses::{CleanOptions, Dashes};
 use crate::options::OptionFault;
+
+pub use iwslt17::{iwslt17, iwslt17_corpus};
+pub use wmt16::{wmt16, wmt16_corpus};
 
 /// The test sets of IWSLT14 in the order of the script; together 6,750 lines.
 const TED_SETS: [&str; 5] = ["TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"];
@@ -67,12 +73,11 @@ pub fn iwslt14_corpus(
     let sets: Vec<Vec<String>> = sets.collect();
     let orig = options.out.join("orig");
     let files = gather(places, &sets, &pairs, &orig, |name| progress(Progress::Unpacking(name)))?;
-    let (src, tgt) = files.split_at(files.len() / 2);
-    let text = |i: usize, markup| Text { src: src[i].clone(), tgt: tgt[i].clone(), markup };
+    let text = file_pairs(&files);
     Ok(Corpus {
         train: vec![text(0, Markup::Tags)],
         valid: Vec::new(),
-        test: (1..src.len()).map(|i| text(i, Markup::Segments)).collect(),
+        test: (1..files.len() / 2).map(|i| text(i, Markup::Segments)).collect(),
     })
 }
 
@@ -123,8 +128,7 @@ pub fn wmt14_corpus(
     let sets: Vec<Vec<String>> = sets.collect();
     let orig = options.out.join("orig");
     let files = gather(places, &sets, &[], &orig, |name| progress(Progress::Unpacking(name)))?;
-    let (src, tgt) = files.split_at(files.len() / 2);
-    let text = |i: usize, markup| Text { src: src[i].clone(), tgt: tgt[i].clone(), markup };
+    let text = file_pairs(&files);
     let train = (0..3).map(|i| text(i, Markup::None)).collect();
     Ok(Corpus { train, valid: Vec::new(), test: vec![text(3, Markup::Segments)] })
 }
@@ -133,9 +137,18 @@ fn clean(longest: usize) -> CleanOptions {
     CleanOptions { ratio: Some(1.5), ..CleanOptions::new(1, longest) }
 }
 
+/// The texts of a list of files, first those of the source, then those of the target in the same order.
+fn file_pairs(files: &[PathBuf]) -> impl Fn(usize, Markup) -> Text {
+    let (src, tgt) = files.split_at(files.len() / 2);
+    move |i, markup| Text { src: src[i].clone(), tgt: tgt[i].clone(), markup }
+}
+
 fn english_and_german(src: &str, tgt: &str) -> Result<()> {
     match (src, tgt) {
         ("de", "en") | ("en", "de") => Ok(()),
-        _ => Err(OptionFault::CorpusLanguages { src: src.into(), tgt: tgt.into() }.into()),
+        _ => {
+            let (src, tgt) = (src.into(), tgt.into());
+            Err(OptionFault::CorpusLanguages { known: "German and English", src, tgt }.into())
+        }
     }
 }

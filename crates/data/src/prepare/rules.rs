@@ -12,6 +12,8 @@ pub struct TextRules {
     pub straighten: bool,
     /// Moses' punctuation normaliser, and blanks for characters that do not print.
     pub normalize: bool,
+    /// Romanian ş and ţ, which are often written with cedillas, get commas: ș and ț. Other languages stay.
+    pub comma_below: bool,
     /// Moses' tokeniser.
     pub tokenize: Option<Dashes>,
     /// Chinese, Japanese and Korean text, where it is tokenised.
@@ -44,13 +46,15 @@ impl TextRules {
             None => None,
         };
         let TextRules { straighten, split_last_period, lowercase, .. } = *self;
-        Ok(LineRules { straighten, normalizer, tokenizer, split_last_period, lowercase })
+        let comma_below = self.comma_below && lang == "ro";
+        Ok(LineRules { straighten, comma_below, normalizer, tokenizer, split_last_period, lowercase })
     }
 }
 
 /// The rules for a language, ready for use.
 pub(super) struct LineRules {
     straighten: bool,
+    comma_below: bool,
     normalizer: Option<Normalizer>,
     tokenizer: Option<Tokenizer>,
     split_last_period: bool,
@@ -62,6 +66,9 @@ impl LineRules {
         let mut text = if self.straighten { line.replace('’', "'") } else { line.to_owned() };
         if let Some(normalizer) = &self.normalizer {
             text = normalizer.normalize(&text);
+        }
+        if self.comma_below {
+            text = with_commas(&text);
         }
         if let Some(tokenizer) = &self.tokenizer {
             text = tokenizer.tokenize(&text)?;
@@ -79,4 +86,16 @@ impl LineRules {
         }
         Ok(text)
     }
+}
+
+/// Commas in place of cedillas.
+fn with_commas(text: &str) -> String {
+    let comma = |c| match c {
+        'Ş' => 'Ș',
+        'ş' => 'ș',
+        'Ţ' => 'Ț',
+        'ţ' => 'ț',
+        other => other,
+    };
+    text.chars().map(comma).collect()
 }
