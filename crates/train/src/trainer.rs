@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use mae_data::sampler::{TooLong, subset};
-use mae_data::{BatchSampler, Corpus, PackedBatch, SamplerOptions};
+use mae_data::{BatchSampler, Corpus, PackedBatch, Redraw, SamplerOptions};
 use mae_model::{Config, Model, Translator};
 
 use self::pending::Pending;
@@ -84,7 +84,8 @@ impl<M: Model> Trainer<'_, M> {
             if event.is_logged() { log.write(&event) } else { Ok(()) }
         };
         beginning.into_iter().try_for_each(&mut tell)?;
-        let sampler = self.sampler()?;
+        let redraw = self.redraw()?;
+        let sampler = self.sampler(self.train)?;
         if sampler.sentences() == 0 {
             return Err(Error::NoData);
         }
@@ -102,7 +103,7 @@ impl<M: Model> Trainer<'_, M> {
             let available = memory::available();
             tell(Event::Memory(memory::check(&mut self.learner, &sampler, train.max_tokens, available)?))?;
         }
-        let outcome = match self.epochs(&sampler, &mut state, &mut tell) {
+        let outcome = match self.epochs((&sampler, redraw.as_ref()), &mut state, &mut tell) {
             Err(Error::NotFinite(diagnosis)) => {
                 let diagnosis = self.save_before(*diagnosis, state)?;
                 tell(Event::NotFinite(diagnosis.clone()))?;
@@ -116,7 +117,7 @@ impl<M: Model> Trainer<'_, M> {
 
     fn epochs(
         &mut self,
-        sampler: &BatchSampler,
+        data: (&BatchSampler, Option<&Redraw>),
         state: &mut RunState,
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<Outcome> {
@@ -124,13 +125,23 @@ impl<M: Model> Trainer<'_, M> {
             if let Some(outcome) = self.reason_to_stop(state) {
                 return Ok(outcome);
             }
-            if let Some(outcome) = self.epoch(sampler, state, tell)? {
+            if let Some(outcome) = self.epoch(data, state, tell)? {
                 return Ok(outcome);
             }
         }
     }
 
-    fn sampler(&self) -> Result<BatchSampler> {
+    /// What cuts words anew in each epoch, where the configuration asks for it.
+    fn redraw(&self) -> Result<Option<Redraw>> {
+        let train = &self.config.train;
+        if train.bpe_dropout == 0.0 {
+            return Ok(None);
+        }
+        let longest = self.config.model.max_positions().min(train.max_tokens as usize);
+        Ok(Some(Redraw::new(self.text.codes.as_ref(), train.bpe_dropout, train.seed, longest)?))
+    }
+
+    fn sampler(&self, data: &dyn Corpus) -> Result<BatchSampler> {
         let train = &self.config.train;
         let positions = self.config.model.max_positions() as u32;
         let options = SamplerOptions {
@@ -140,7 +151,7 @@ impl<M: Model> Trainer<'_, M> {
             too_long: TooLong::Skip,
             seed: train.seed,
         };
-        let lengths = self.train.lengths();
+        let lengths = data.lengths();
         let part = subset(lengths.len(), train.subset, train.seed);
         let sampler = BatchSampler::among(&lengths, &part, options)?;
         Ok(match train.batching {
@@ -164,17 +175,21 @@ impl<M: Model> Trainer<'_, M> {
     /// The rest of the current epoch; an outcome if the run ends in it.
     fn epoch(
         &mut self,
-        sampler: &BatchSampler,
+        (sampler, redraw): (&BatchSampler, Option<&Redraw>),
         state: &mut RunState,
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<Option<Outcome>> {
         let train = self.config.train.clone();
-        let batches = sampler.epoch(state.epoch);
+        let redrawn = redraw.and_then(|redraw| self.train.redrawn(redraw, state.epoch));
+        let data = redrawn.as_deref().unwrap_or(self.train);
+        let batches = match &redrawn {
+            Some(_) => self.sampler(data)?.epoch(state.epoch),
+            None => sampler.epoch(state.epoch),
+        };
         let used = state.batches.unwrap_or(0) as usize;
         let rest: Vec<&[Vec<u32>]> = batches[used.min(batches.len())..].chunks(train.update_freq).collect();
         let total = state.position + rest.len() as u64;
         tell(Event::Epoch { epoch: state.epoch, updates: total, done: state.position })?;
-        let data = self.train;
         let outcome = std::thread::scope(|scope| {
             // Batches are packed ahead, so that the device need not wait for them.
             let (sender, packed) = std::sync::mpsc::sync_channel::<Vec<PackedBatch>>(BATCHES_AHEAD);

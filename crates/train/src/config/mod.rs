@@ -100,6 +100,7 @@ impl<C: Config> RunConfig<C> {
                 "train.max_tokens must not be below train.tokens_per_sample: a batch has at least one block",
             );
             require(train.label_smoothing == 0.0, "train.label_smoothing is for translation: leave it out");
+            require(train.bpe_dropout == 0.0, "train.bpe_dropout is for translation: leave it out");
             require(train.eval_bleu_beam == 0, "train.eval_bleu_beam is for translation: leave it out");
         }
         require(train.max_tokens > 0, "train.max_tokens must be above 0");
@@ -112,6 +113,7 @@ impl<C: Config> RunConfig<C> {
         );
         require(train.required_batch_size_multiple > 0, "train.required_batch_size_multiple must be above 0");
         require(train.subset > 0.0 && train.subset <= 1.0, "train.subset must be above 0 and at most 1");
+        require((0.0..=1.0).contains(&train.bpe_dropout), "train.bpe_dropout must be from 0 to 1");
         let gated = SYSTEMS.into_iter().filter(|system| system.is_gated());
         let gated = gated.map(|system| format!("\"{}\"", system.key())).collect::<Vec<_>>().join(" or ");
         require(

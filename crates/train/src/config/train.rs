@@ -61,6 +61,9 @@ pub struct TrainConfig {
     /// The part of the training set that is used, above 0 and at most 1. It is drawn with the seed; a larger part holds
     /// every smaller one.
     pub subset: f64,
+    /// Probability of skipping each merge when the words of the training text are cut (BPE dropout), anew for each
+    /// epoch; 0: the text as it was binarised.
+    pub bpe_dropout: f64,
     /// Parameters that are trained; the others stay as they are.
     pub free: Free,
     /// Model folder that a new run takes its weights from; empty: initial values.
@@ -244,6 +247,7 @@ impl Default for TrainConfig {
             batching: Batching::Packed,
             required_batch_size_multiple: 8,
             subset: 1.0,
+            bpe_dropout: 0.0,
             free: Free::All,
             finetune_from_model: String::new(),
             memory_check: true,

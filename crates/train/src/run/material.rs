@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use mae_data::pairs::{detect_languages, side_path};
-use mae_data::{BlockOptions, Blocks, Corpus, IndexedDataset, ParallelDataset, Segmentation, TextDataset};
+use mae_data::{
+    BlockOptions, Blocks, Corpus, IndexedDataset, ParallelDataset, Redraw, Segmentation, TextDataset,
+};
 use mae_engine::Device;
 use mae_model::{LanguageModel, LmConfig, Model, ModelConfig, Translator, folder};
 
@@ -136,13 +138,17 @@ pub struct Pairs {
 impl Material for Pairs {
     type Model = Translator;
 
-    fn open(sets: Sets<'_>, _: &TrainConfig) -> Result<Self> {
+    fn open(sets: Sets<'_>, config: &TrainConfig) -> Result<Self> {
         let (folder, split) = (sets.folder, sets.valid);
         let (source, target) = sets.languages()?;
         let train = ParallelDataset::open(folder, "train", &source, &target)?;
         let exists = IndexedDataset::exists(side_path(folder, split, [&source, &target], &source));
         let valid = (exists || split != VALID).then(|| sets.pairs(split)).transpose()?;
-        Ok(Self { train, valid, codes: Segmentation::load(folder)? })
+        let codes = Segmentation::load(folder)?;
+        if config.bpe_dropout > 0.0 {
+            Redraw::new(codes.as_ref(), config.bpe_dropout, config.seed, usize::MAX)?;
+        }
+        Ok(Self { train, valid, codes })
     }
 
     fn model(&self, config: &ModelConfig, device: &Device, seed: u64) -> Result<Translator> {

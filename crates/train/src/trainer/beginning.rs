@@ -16,7 +16,7 @@ use crate::{Result, finetune, kept};
 const OF_SCORES: [&str; 5] =
     ["tokens_per_sample", "sample_break_mode", "label_smoothing", "best_checkpoint_metric", "eval_bleu_beam"];
 /// Keys of `[train]` that decide which batches an epoch has.
-const OF_BATCHES: [&str; 8] = [
+const OF_BATCHES: [&str; 9] = [
     "tokens_per_sample",
     "sample_break_mode",
     "max_tokens",
@@ -24,6 +24,7 @@ const OF_BATCHES: [&str; 8] = [
     "batching",
     "required_batch_size_multiple",
     "subset",
+    "bpe_dropout",
     "seed",
 ];
 
