@@ -5,10 +5,14 @@
     python tools/metrics_golden.py --compare PATH/TO/mae [--hyp FILE --ref FILE]
 
 Needs the sacrebleu package, which is asked for the right answers. The sentences are those of bleu_golden.py with more
-noise, from a fixed seed, and with words moved about. Two files:
+noise, from a fixed seed, and with words moved about. Four files:
 
     segments.tsv  first system, second system, first reference, second reference
     scores.tsv    flags of `mae score`, what it must print
+    chinese.tsv   a translation and two references
+    commands.tsv  the same as scores.tsv, by sacreBLEU's program: files of six segments of segments.tsv and chinese.tsv
+
+Scores by pieces need the sentencepiece package, and take a small model of fixtures/sentencepiece for that of FLORES.
 
 Escapes are those of bleu_golden.py. --compare runs the program on all settings instead, more of them than the table
 has, and says how many answers are equal; with --hyp and --ref on a corpus of one's own, whose noisy hypotheses make the
@@ -17,9 +21,11 @@ second system and whose noisy references the second reference.
 
 import argparse
 import itertools
+import os
 import pathlib
 import random
 import subprocess
+import sys
 import tempfile
 
 from bleu_golden import SENTENCES, escape, noisy
@@ -27,6 +33,15 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 FILES = ("sys1", "sys2", "ref1", "ref2")
+
+CHINESE = [
+    ("我爱北京天安门。", "我爱北京的天安门。", "我热爱北京天安门！"),
+    ("他说：“好的，花了12,000元。”版本3.5。", "他说：“好，花了12,000元。”版本 3.5。", "他说“好”，花费12,000元。"),
+    ("GDP在2019年增长了6.1%，高于-预期", "2019年GDP增长6.1%,高于预期.", "GDP 2019 年增长 6.1%…"),
+    ("．，。ＡＢＣ ㈱ ☆ café–bar — ‘x’ ⻣ ⽔ 𠀀𠀁 ｶﾀｶﾅ 한국어 カタカナ", "。ABC ㈱ ☆ café - bar 'x' 骨 水 𠀀𠀁 カタカナ 한국어", "x"),
+    ("5.", "5.", "价格是5."),
+    ("&amp; <skipped> a,b .5 5-6 1, 2", "& a, b .5 5-6 1,2", "&"),
+]
 
 BLEU_FLAGS = {"--tok intl": {"tokenize": "intl"}, "--tok char": {"tokenize": "char"}}
 LOWERCASE = {"--lowercase": {"lowercase": True}}
@@ -102,6 +117,50 @@ def corpus_row(columns, flags, make, nrefs, width, samples=1):
     return f"--sys sys1 --ref ref1 --width {width} {flags}", line
 
 
+def command_row(folder, flags):
+    """sacreBLEU's own program; its flags have our names."""
+    names = {"--sys": "-i", "--ref": None, "--tok": "--tokenize", "--spm-model": None, "--metric": "-m"}
+    words, references, command = flags.split(), [], []
+    while words:
+        word = words.pop(0)
+        if word == "--ref":
+            references.append(words.pop(0))
+        elif word == "--spm-model":
+            words.pop(0)
+        else:
+            command.append(names.get(word, word))
+    command = [sys.executable, "-m", "sacrebleu", *references, *command, "-f", "text"]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {"SACREBLEU": str(folder)})
+    assert run.returncode == 0, (flags, run.stderr)
+    return flags, run.stdout.rstrip("\n")
+
+
+def command_rows(rows):
+    """What sacreBLEU's program alone can say: sentence by sentence, references in one file, Chinese, pieces."""
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        write(folder, rows[:6])
+        both = zip(*[[line.rstrip() or "-" for line in column] for column in list(zip(*rows[:6]))[2:]])
+        (folder / "tsv").write_text("".join("\t".join(pair) + "\n" for pair in both), "utf-8")
+        for name, column in zip(("zh", "zh1", "zh2"), zip(*CHINESE)):
+            (folder / name).write_text("".join(line + "\n" for line in column), "utf-8")
+        (folder / "models").mkdir()
+        model = pathlib.Path(__file__).parent.parent / "fixtures/sentencepiece/unigram.model"
+        for name in ("sacrebleu_tokenizer_spm.model", "flores200sacrebleuspm"):
+            (folder / "models" / name).write_bytes(model.read_bytes())
+        one, two = "--sys sys1 --ref ref1", "--sys sys1 --ref tsv --num-refs 2"
+        flags = [f"{files} --metric {metric} {more}" for files in (one, two) for metric in ("bleu", "chrf", "ter")
+                 for more in ("--sentence-level --width 6", "--width 6")]  # fmt: skip
+        flags += [f"{one} --sentence-level --score-only --width 3", f"{two} --lowercase --score-only --width 3"]
+        zh = "--sys zh --ref zh1"
+        flags += [f"{zh} --tok {tok} {more}" for tok in ("zh", "char", "13a")
+                  for more in ("--width 6", "--sentence-level --width 6", "--ref zh2 --width 6 --lowercase")]  # fmt: skip
+        flags += [f"{files} --tok {tok} --spm-model spm {more}" for files, tok in ((one, "flores101"), (zh, "flores200"), (zh, "spm"))
+                  for more in ("--width 6", "--sentence-level --width 4 --lowercase")]  # fmt: skip
+        for line in flags:
+            yield command_row(folder, line)
+
+
 def paired_row(columns, flags, make, nrefs, width, samples, test_type="bs"):
     systems = [(name, columns[i]) for i, name in enumerate(FILES[:2])]
     test = PairedTest(systems, {"metric": make()}, columns[2 : 2 + nrefs], test_type=test_type, n_samples=samples)
@@ -171,6 +230,7 @@ def main():
         return
     args.out.mkdir(parents=True, exist_ok=True)
     tables = {"segments": rows, "scores": scores(rows, everything=False)}
+    tables |= {"chinese": CHINESE, "commands": command_rows(rows)}
     for name, table in tables.items():
         text = "".join("\t".join(map(escape, row)) + "\n" for row in table)
         (args.out / f"{name}.tsv").write_bytes(text.encode())

@@ -8,6 +8,7 @@
 //! | [`ter`] | TER: the fewest edits, with shifts, that make a translation a reference |
 //! | [`metric`] | BLEU, chrF or TER behind one face: rows of statistics that add up, scores, signatures |
 //! | [`significance`] | confidence intervals and paired tests of translations and texts, with numpy's random numbers |
+//! | [`test_sets`] | references of test sets by name, from sacreBLEU's folder |
 //! | [`perplexity`] | a language model on a text: log-probabilities with context, perplexities over several units |
 //! | [`validator`] | BLEU of the development set while training |
 //! | [`analysis`] | the paper's studies of a trained mixture |
@@ -27,6 +28,7 @@ pub mod perplexity;
 mod precision;
 pub mod significance;
 pub mod ter;
+pub mod test_sets;
 mod text;
 mod unicode;
 pub mod validator;

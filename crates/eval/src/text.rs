@@ -11,7 +11,7 @@ pub(crate) fn python_words(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The ASCII symbols that always stand alone: all but `'`, `,`, `-` and `.`.
-fn stands_alone(c: char) -> bool {
+pub(crate) fn stands_alone(c: char) -> bool {
     matches!(c, ' '..='&' | '('..='+' | '/' | ':'..='@' | '['..='`' | '{'..='~')
 }
 
@@ -19,15 +19,26 @@ fn stands_alone(c: char) -> bool {
 pub(crate) fn space_out(line: &str, hit: impl Fn(char) -> bool) -> String {
     let mut spaced = String::with_capacity(line.len() * 3 / 2 + 2);
     spaced.push(' ');
-    for c in line.chars() {
-        if hit(c) {
-            spaced.extend([' ', c, ' ']);
-        } else {
-            spaced.push(c);
-        }
-    }
+    push_padded(&mut spaced, line, hit);
     spaced.push(' ');
     spaced
+}
+
+/// The line with blanks around every character that `hit` accepts.
+pub(crate) fn pad(line: &str, hit: impl Fn(char) -> bool) -> String {
+    let mut padded = String::with_capacity(line.len() * 3 / 2);
+    push_padded(&mut padded, line, hit);
+    padded
+}
+
+fn push_padded(out: &mut String, line: &str, hit: impl Fn(char) -> bool) {
+    for c in line.chars() {
+        if hit(c) {
+            out.extend([' ', c, ' ']);
+        } else {
+            out.push(c);
+        }
+    }
 }
 
 /// The line between two blanks, with blanks around the symbols of ASCII that always stand alone.

@@ -6,8 +6,9 @@
 //!   tokenised, words are what white space separates, nothing is smoothed
 //!   ([`BleuConfig::multi_bleu`], [`BleuScore::multi_bleu_line`], [`BleuScore::fairseq_line`]); words may be split at
 //!   their dashes first ([`Compounds::Split`]), which older papers on WMT14 did for German;
-//! * **sacreBLEU** on detokenised text: the `13a`, `intl`, `char` or `none` tokeniser, four smoothings, either case
-//!   ([`BleuConfig::default`], [`BleuScore::sacrebleu_line`]).
+//! * **sacreBLEU** on detokenised text: the `13a`, `intl`, `zh`, `char` or `none` tokeniser, the pieces of a
+//!   SentencePiece model or the words of MeCab ([`LineCutter`]), four smoothings, either case ([`BleuConfig::default`],
+//!   [`BleuScore::sacrebleu_line`]).
 //!
 //! ```
 //! # use mae_eval::bleu::{BleuConfig, BleuStats};
@@ -21,9 +22,11 @@
 //! separator of Unicode is white space inside a segment to the tools this module agrees with.
 
 mod compounds;
+mod cutter;
 mod exact;
 mod score;
 mod signature;
+mod tokenised;
 mod tokens;
 
 #[cfg(test)]
@@ -36,10 +39,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use compounds::Compounds;
+pub use cutter::{LineCutter, Needed};
 pub use exact::{ExactMatch, exact_match};
 pub(crate) use score::resampled_score;
 pub use score::{BleuScore, Smoothing};
 pub use signature::{References, SACREBLEU_VERSION, Signature};
+pub use tokenised::TokenisedPeriods;
 pub use tokens::Tokenizer;
 
 /// The longest n-grams that are counted.
@@ -55,8 +60,29 @@ pub enum BleuError {
     #[error("BLEU counts made under different settings cannot be merged")]
     Mismatch,
     /// The name of a tokeniser is not known.
-    #[error("unknown tokeniser {0:?}; known are 13a, intl, char, none and multi-bleu")]
+    #[error(
+        "unknown tokeniser {0:?}; known are 13a, intl, zh, ja-mecab, ko-mecab, char, flores101, flores200, spBLEU-1K, none and \
+         multi-bleu"
+    )]
     UnknownTokenizer(String),
+    /// The model or dictionary of a tokeniser cannot be read.
+    #[error("{0}")]
+    Cutter(String),
+    /// Another dictionary than sacreBLEU's.
+    #[error(
+        "{folder} is not the dictionary of the Python package {package}: it has {found} words, not {entries}; scores \
+         with another one are not comparable"
+    )]
+    Dictionary {
+        /// Folder of the dictionary.
+        folder: String,
+        /// Package that holds the right one.
+        package: &'static str,
+        /// Words of the right one.
+        entries: u32,
+        /// Words of this one.
+        found: u32,
+    },
     /// The name of a smoothing is not known, or its value is not a number.
     #[error("unknown smoothing {0:?}; known are exp, none, floor, floor:VALUE, add-k and add-k:VALUE")]
     UnknownSmoothing(String),
@@ -96,6 +122,12 @@ impl BleuConfig {
         Self { tokenizer: Tokenizer::None, smoothing: Smoothing::None, ..Self::default() }
     }
 
+    /// Returns whether the text should be detokenised: the tokeniser does more than split words at white space.
+    #[must_use]
+    pub fn expects_detokenised(&self) -> bool {
+        !matches!(self.tokenizer, Tokenizer::None | Tokenizer::MultiBleu)
+    }
+
     /// sacreBLEU's settings for one sentence: the default with the effective order.
     #[must_use]
     pub fn sentence() -> Self {
@@ -133,7 +165,8 @@ impl BleuStats {
         }
     }
 
-    /// Counts one segment: a hypothesis and its references (raw lines; the tokeniser runs here).
+    /// Counts one segment: a hypothesis and its references (raw lines; the tokeniser runs here, except one that
+    /// [needs](Tokenizer::needs) a file, whose lines [`LineCutter::line`] makes).
     pub fn add<R: AsRef<str>>(&mut self, hypothesis: &str, references: &[R]) -> Result<(), BleuError> {
         if references.is_empty() {
             return Err(BleuError::NoReference);
