@@ -122,6 +122,24 @@ pub struct PrepareOptions {
 }
 
 impl PrepareOptions {
+    /// Texts as they are: no rules, no cleaning, no pieces, nothing held out, a dictionary for each language.
+    pub fn new(source_lang: &str, target_lang: &str, out: &Path) -> Self {
+        Self {
+            source_lang: source_lang.to_owned(),
+            target_lang: target_lang.to_owned(),
+            out: out.to_owned(),
+            train_rules: TextRules::default(),
+            eval_rules: TextRules::default(),
+            clean: None,
+            hold_out: HoldOut::Sizes { valid: 0, test: 0 },
+            pieces: Pieces::None,
+            dropout: None,
+            joined_dictionary: false,
+            threshold: 0,
+            bad_utf8: BadUtf8::Error,
+        }
+    }
+
     /// Returns whether a run writes a text or codes of this name.
     fn writes(&self, name: &str) -> bool {
         let langs = [&self.source_lang, &self.target_lang];

@@ -9,7 +9,6 @@ use super::archive::gather;
 use super::{CleanWhen, Corpus, HoldOut, Markup, Pieces, PrepareOptions, Progress, Text, TextRules};
 use crate::bpe::LearnOptions;
 use crate::error::Result;
-use crate::lines::BadUtf8;
 use crate::moses::{CleanOptions, Dashes};
 use crate::options::OptionFault;
 
@@ -40,18 +39,12 @@ pub fn iwslt14(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
         ..TextRules::default()
     };
     Ok(PrepareOptions {
-        source_lang: src.into(),
-        target_lang: tgt.into(),
-        out: out.into(),
         eval_rules: TextRules { straighten: true, ..rules.clone() },
         train_rules: rules,
         clean: Some((clean(175), CleanWhen::BeforePieces)),
         hold_out: HoldOut::EveryNth(23),
         pieces: Pieces::Joint(LearnOptions { merges: 10_000, ..LearnOptions::default() }),
-        dropout: None,
-        joined_dictionary: false,
-        threshold: 0,
-        bad_utf8: BadUtf8::Error,
+        ..PrepareOptions::new(src, tgt, out)
     })
 }
 
@@ -87,18 +80,13 @@ pub fn wmt14(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
     english_and_german(src, tgt)?;
     let rules = TextRules { tokenize: Some(Dashes::Split), split_last_period: true, ..TextRules::default() };
     Ok(PrepareOptions {
-        source_lang: src.into(),
-        target_lang: tgt.into(),
-        out: out.into(),
         train_rules: TextRules { normalize: true, ..rules.clone() },
         eval_rules: TextRules { straighten: true, ..rules },
         clean: Some((clean(250), CleanWhen::AfterPieces)),
         hold_out: HoldOut::EveryNth(100),
         pieces: Pieces::Joint(LearnOptions { merges: 40_000, ..LearnOptions::default() }),
-        dropout: None,
         joined_dictionary: true,
-        threshold: 0,
-        bad_utf8: BadUtf8::Error,
+        ..PrepareOptions::new(src, tgt, out)
     })
 }
 

@@ -3,7 +3,7 @@
 mod parallel;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use mae_data::BadUtf8;
@@ -202,48 +202,28 @@ impl Common {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.corpus {
         CorpusArgs::Iwslt14(args) => {
-            let common = &args.common;
-            let options = recipes::iwslt14(&common.source_lang, &common.target_lang, &common.out)?;
-            let options = PrepareOptions {
-                joined_dictionary: args.joined_dictionary,
-                ..common.choose(options, args.bpe)?
-            };
-            work(common, &options, |stages| {
-                recipes::iwslt14_corpus(&args.archive, &options, |step| show(stages, step))
+            let choices = (args.bpe, args.joined_dictionary);
+            archived(&args.common, recipes::iwslt14, choices, |options, progress| {
+                recipes::iwslt14_corpus(&args.archive, options, progress)
             })
         }
         CorpusArgs::Iwslt17(args) => {
-            let common = &args.common;
-            let options = recipes::iwslt17(&common.source_lang, &common.target_lang, &common.out)?;
-            let options = PrepareOptions {
-                joined_dictionary: args.joined_dictionary,
-                ..common.choose(options, args.bpe)?
-            };
-            work(common, &options, |stages| {
-                recipes::iwslt17_corpus(&args.archive, &options, |step| show(stages, step))
-            })
-        }
-        CorpusArgs::Wmt16(args) => {
-            let common = &args.common;
-            let options = recipes::wmt16(&common.source_lang, &common.target_lang, &common.out)?;
-            let options = PrepareOptions {
-                joined_dictionary: !args.separate_dictionaries,
-                ..common.choose(options, args.bpe)?
-            };
-            work(common, &options, |stages| {
-                recipes::wmt16_corpus(&args.archive, &options, |step| show(stages, step))
+            let choices = (args.bpe, args.joined_dictionary);
+            archived(&args.common, recipes::iwslt17, choices, |options, progress| {
+                recipes::iwslt17_corpus(&args.archive, options, progress)
             })
         }
         CorpusArgs::Wmt14(args) => {
-            let common = &args.common;
-            let options = recipes::wmt14(&common.source_lang, &common.target_lang, &common.out)?;
-            let options = PrepareOptions {
-                joined_dictionary: !args.separate_dictionaries,
-                ..common.choose(options, args.bpe)?
-            };
             let news = if args.icml17 { NewsCommentary::V9 } else { NewsCommentary::Newest };
-            work(common, &options, |stages| {
-                recipes::wmt14_corpus(&args.archive, &options, news, |step| show(stages, step))
+            let choices = (args.bpe, !args.separate_dictionaries);
+            archived(&args.common, recipes::wmt14, choices, |options, progress| {
+                recipes::wmt14_corpus(&args.archive, options, news, progress)
+            })
+        }
+        CorpusArgs::Wmt16(args) => {
+            let choices = (args.bpe, !args.separate_dictionaries);
+            archived(&args.common, recipes::wmt16, choices, |options, progress| {
+                recipes::wmt16_corpus(&args.archive, options, progress)
             })
         }
         CorpusArgs::Parallel(args) => {
@@ -252,6 +232,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             work(&args.common, &options, |_| Ok(corpus))
         }
     }
+}
+
+/// Prepares a corpus of archives by its recipe, with a number of merges and the choice of a joined dictionary.
+fn archived(
+    common: &Common,
+    recipe: fn(&str, &str, &Path) -> mae_data::Result<PrepareOptions>,
+    (merges, joined_dictionary): (usize, bool),
+    gather: impl FnOnce(&PrepareOptions, &mut dyn FnMut(Progress<'_>)) -> mae_data::Result<Corpus>,
+) -> anyhow::Result<ExitCode> {
+    let options = recipe(&common.source_lang, &common.target_lang, &common.out)?;
+    let options = PrepareOptions { joined_dictionary, ..common.choose(options, merges)? };
+    work(common, &options, |stages| gather(&options, &mut |step| show(stages, step)))
 }
 
 fn work(

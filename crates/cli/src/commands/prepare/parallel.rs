@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use mae_data::BadUtf8;
 use mae_data::lines::find_text;
 use mae_data::moses::{CjkWords, CleanOptions, Dashes};
 use mae_data::prepare::{CleanWhen, Corpus, HoldOut, Pieces, PrepareOptions, Text, TextRules};
@@ -125,18 +124,12 @@ impl Parallel {
         };
         let clean = CleanOptions { ratio: Some(self.ratio), ..CleanOptions::new(self.min_len, self.max_len) };
         let options = PrepareOptions {
-            source_lang: self.common.source_lang.clone(),
-            target_lang: self.common.target_lang.clone(),
-            out: self.common.out.clone(),
             train_rules: rules.clone(),
             eval_rules: rules,
             clean: (!self.no_clean && self.spm.is_none()).then_some((clean, CleanWhen::BeforePieces)),
             hold_out: HoldOut::Sizes { valid: self.valid_size, test: self.test_size },
-            pieces: Pieces::None,
-            dropout: None,
             joined_dictionary: self.joined_dictionary,
-            threshold: 0,
-            bad_utf8: BadUtf8::Error,
+            ..PrepareOptions::new(&self.common.source_lang, &self.common.target_lang, &self.common.out)
         };
         let options = self.common.choose(options, self.bpe)?;
         let tokenizer = self.tokenizer.clone().map(Pieces::Tokenizer);

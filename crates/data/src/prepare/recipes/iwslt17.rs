@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use super::{file_pairs, gather};
 use crate::bpe::LearnOptions;
 use crate::error::Result;
-use crate::lines::BadUtf8;
 use crate::moses::{CjkWords, CleanOptions, Dashes, Lang};
-use crate::prepare::{CleanWhen, Corpus, HoldOut, Markup, Pieces, PrepareOptions, Progress, TextRules};
+use crate::prepare::{CleanWhen, Corpus, Markup, Pieces, PrepareOptions, Progress, TextRules};
 
 /// Test sets, from the longest list that an archive has: those of a pair, then the one of the multilingual task.
 const TESTS: [&[&str]; 2] =
@@ -25,18 +24,11 @@ pub fn iwslt17(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
         ..TextRules::default()
     };
     Ok(PrepareOptions {
-        source_lang: src.into(),
-        target_lang: tgt.into(),
-        out: out.into(),
         eval_rules: TextRules { straighten: true, ..rules.clone() },
         train_rules: rules,
         clean: Some((CleanOptions::new(1, 250), CleanWhen::AfterPieces)),
-        hold_out: HoldOut::Sizes { valid: 0, test: 0 },
         pieces: Pieces::Joint(LearnOptions { merges: 16_384, ..LearnOptions::default() }),
-        dropout: None,
-        joined_dictionary: false,
-        threshold: 0,
-        bad_utf8: BadUtf8::Error,
+        ..PrepareOptions::new(src, tgt, out)
     })
 }
 

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use super::{file_pairs, gather};
 use crate::bpe::LearnOptions;
 use crate::error::Result;
-use crate::lines::BadUtf8;
 use crate::moses::{CleanOptions, Dashes};
 use crate::options::OptionFault;
-use crate::prepare::{CleanWhen, Corpus, HoldOut, Markup, Pieces, PrepareOptions, Progress, TextRules};
+use crate::prepare::{CleanWhen, Corpus, Markup, Pieces, PrepareOptions, Progress, TextRules};
 
 /// WMT16: punctuation normalised, Romanian ş and ţ written with commas, tokens with dashes split, lengths from 1 to 80
 /// tokens, 40,000 joint merges, one dictionary, newsdev2016 to validate on and newstest2016 to test on.
@@ -24,18 +23,12 @@ pub fn wmt16(src: &str, tgt: &str, out: &Path) -> Result<PrepareOptions> {
         ..TextRules::default()
     };
     Ok(PrepareOptions {
-        source_lang: src.into(),
-        target_lang: tgt.into(),
-        out: out.into(),
         train_rules: rules.clone(),
         eval_rules: rules,
         clean: Some((CleanOptions::new(1, 80), CleanWhen::BeforePieces)),
-        hold_out: HoldOut::Sizes { valid: 0, test: 0 },
         pieces: Pieces::Joint(LearnOptions { merges: 40_000, ..LearnOptions::default() }),
-        dropout: None,
         joined_dictionary: true,
-        threshold: 0,
-        bad_utf8: BadUtf8::Error,
+        ..PrepareOptions::new(src, tgt, out)
     })
 }
 
