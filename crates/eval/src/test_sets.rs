@@ -15,8 +15,8 @@ pub enum TestSetFault {
     Pair(String),
     /// Its file is not there.
     #[error(
-        "no test set `{name}` for {pair}: {} does not exist. `sacrebleu -t {name} -l {pair} --echo ref` downloads it; \
-         a reference file of your own works as well",
+        "no test set `{name}` for {pair}: {} does not exist. Let sacreBLEU score or print the \
+         set once, which downloads it there, or name a reference file",
         file.display()
     )]
     Missing {
