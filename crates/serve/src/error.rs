@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use mae::data::moses::Lang;
+
 /// Shorthand for a result with this crate's error.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -35,7 +37,10 @@ pub enum Error {
         folder: PathBuf,
     },
     /// Moses' rules were asked for languages that have none.
-    #[error("there are no rules to tokenise {language}, a language of {name}; there are for de and en")]
+    #[error(
+        "there are no rules to tokenise {language}, a language of {name}; there are for {known}",
+        known = Lang::codes()
+    )]
     NoRules {
         /// The language.
         language: String,
