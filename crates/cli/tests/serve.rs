@@ -145,6 +145,7 @@ fn mistakes_are_said() {
     assert!(start(&["de-en=mae", "--api-keys", "none"]).failed().contains("none: cannot read the keys"));
     assert!(start(&["de-en=mae", "--beam", "0"]).failed().contains("beam = 0"));
     assert!(start(&["de-en=mae", "--max-queue", "0"]).failed().contains("--max-queue 0"));
+    assert!(start(&["de-en=mae", "--max-wait", "-1"]).failed().contains("--max-wait"));
     assert!(start(&["de-en=mae", "--log", "no/folder/log"]).failed().contains("no/folder/log"));
     let served = Served::start(&models(), &["--port", "0"]);
     let port = served.url.rsplit(':').next().unwrap();
@@ -173,7 +174,7 @@ fn load_is_measured() {
         run.succeeded().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 2);
     for row in rows {
-        assert!(row["sent"].as_u64().unwrap() > 3 && row["answered"] == row["sent"], "{row}");
+        assert!(row["due"].as_u64().unwrap() > 3 && row["answered"] == row["due"], "{row}");
         assert!(row["p50_ms"].as_f64().unwrap() <= row["p99_ms"].as_f64().unwrap());
     }
     drop(served);

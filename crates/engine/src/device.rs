@@ -214,10 +214,11 @@ struct Pool {
 }
 
 impl Pool {
-    /// A vector of this capacity, with whatever it held.
+    /// A vector of this capacity or up to twice as much, with whatever it held. Batches of ever new sizes, as those of a
+    /// server, would otherwise fill the pool with a vector of every size.
     fn take(&self, capacity: usize) -> Vec<f32> {
         let mut free = self.free.lock().expect("no op panics while it holds the pool");
-        let reused = free.get_mut(&capacity).and_then(Vec::pop);
+        let reused = free.range_mut(capacity..=2 * capacity).find_map(|(_, alike)| alike.pop());
         let data = reused.unwrap_or_else(|| {
             let fresh = Vec::with_capacity(capacity);
             self.usage.grow(bytes_of(&fresh));
@@ -385,6 +386,19 @@ mod tests {
         assert_eq!(device.scratch(980).as_ptr(), address);
         assert_ne!(device.scratch(10).as_ptr(), address);
         assert!(device.zeros(1000).iter().all(|&v| v == 0.0));
+    }
+
+    #[test]
+    fn ever_new_sizes_share_buffers() {
+        let device = Device::cpu();
+        (1000..100_000).step_by(7).for_each(|len| drop(device.scratch(len)));
+        let rising = device.memory_held();
+        (1000..100_000).rev().step_by(7).for_each(|len| drop(device.scratch(len)));
+        assert_eq!(device.memory_held(), rising);
+        // Falling sizes share one buffer per doubling.
+        device.trim();
+        (1000..100_000).rev().step_by(7).for_each(|len| drop(device.scratch(len)));
+        assert!(device.memory_held() < 4 * 2 * 110_000, "{}", device.memory_held());
     }
 
     #[test]

@@ -129,8 +129,7 @@ impl App {
         let job = |text: &String| Sentence { text: model.prepare(text), options: options.clone() };
         let jobs: Vec<Sentence> = sentences.iter().map(job).collect();
         let count = jobs.len();
-        let mut answers =
-            model.worker.submit(client, jobs).map_err(|full| Refusal::overloaded(full.waiting))?;
+        let mut answers = model.worker.submit(client, jobs).map_err(Refusal::overloaded)?;
         let mut found: Vec<Option<Translation>> = (0..count).map(|_| None).collect();
         let gather = async {
             for _ in 0..count {
@@ -145,14 +144,7 @@ impl App {
         };
         match tokio::time::timeout(self.config.limits.answer, gather).await {
             Ok(done) => done?,
-            Err(_) => {
-                let seconds = self.config.limits.answer.as_secs();
-                let text = format!("Overloaded: there was no answer within {seconds} s");
-                return Err(Refusal {
-                    retry: Some(5),
-                    ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)
-                });
-            }
+            Err(_) => return Err(Refusal::late(self.config.limits.answer)),
         }
         Ok(found.into_iter().flatten().collect())
     }

@@ -9,6 +9,7 @@ use mae::SearchOptions;
 
 use crate::text::languages::pair_in;
 use crate::work::batches::Budget;
+use crate::work::worker::Bounds;
 
 /// Everything that a server is told at its start.
 #[derive(Clone, Debug)]
@@ -111,6 +112,8 @@ pub struct Limits {
     pub new_tokens: usize,
     /// Sentences that may wait for a model (20,000).
     pub queue: usize,
+    /// Time that the sentences of others may be expected to delay a request (30 s).
+    pub wait: Duration,
     /// Sentences and tokens that a model has in work at once (64 and 4096).
     pub budget: Budget,
     /// Connections at once (1024).
@@ -125,6 +128,13 @@ pub struct Limits {
     pub drain: Duration,
 }
 
+impl Limits {
+    /// Bounds of what waits for a model.
+    pub(crate) fn bounds(&self) -> Bounds {
+        Bounds { jobs: self.queue, wait: self.wait }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -134,6 +144,7 @@ impl Default for Limits {
             alternatives: 8,
             new_tokens: 1024,
             queue: 20_000,
+            wait: Duration::from_secs(30),
             budget: Budget { sentences: 64, tokens: 4096 },
             connections: 1024,
             header: Duration::from_secs(15),

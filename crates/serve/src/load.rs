@@ -1,8 +1,11 @@
 //! An open-loop load generator: requests arrive at random times (a Poisson process) whether or not earlier ones are
 //! answered, as those of many clients do. The time of an answer counts from the moment its request was due.
 
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mae::engine::Rng;
@@ -24,31 +27,39 @@ pub struct LoadTest {
     pub languages: (String, String),
     /// Name of the model, if the pair has several.
     pub model: Option<String>,
-    /// Texts, one per request, taken in an order that the seed decides.
+    /// Texts, taken in an order that the seed decides.
     pub texts: Vec<String>,
+    /// Texts of each request: one as a string, several as a list.
+    pub batch: usize,
     /// Requests per second.
     pub rate: f64,
     /// Connections at once; a request that is due waits for one.
     pub connections: usize,
     /// Time in which requests arrive; all of them are waited for.
     pub duration: Duration,
-    /// Time after which a request counts as failed.
+    /// Time that a request waits for a connection at most, and then for its answer.
     pub patience: Duration,
     /// Seed of times and texts.
     pub seed: u64,
 }
 
-/// Results of a load test.
+/// Results of a load test. Every request is counted once: as answered, refused, failed, lost or unsent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReport {
-    /// Requests.
-    pub sent: usize,
+    /// Requests that were due.
+    pub due: usize,
     /// Answers with status 200.
     pub answered: usize,
-    /// Answers with status 429 or 503.
+    /// Answers with status 429 or 503 that say when to try again.
     pub refused: usize,
-    /// Other answers, and requests without one.
+    /// Other answers.
     pub failed: usize,
+    /// Requests that were sent and not answered in time: the connection broke, or patience ended.
+    pub lost: usize,
+    /// Requests that were never sent: no connection was free in time, or nobody listened.
+    pub unsent: usize,
+    /// Answers that nobody asked for: bytes after an answer, or another answer than the same texts had before.
+    pub surplus: usize,
     /// Seconds from the first request to the last answer.
     pub seconds: f64,
     /// Seconds of each answer with status 200, rising.
@@ -66,21 +77,60 @@ impl LoadReport {
     pub fn throughput(&self) -> f64 {
         self.answered as f64 / self.seconds
     }
+
+    /// Counts what became of a request; `known` holds the answers of texts so far.
+    fn count(&mut self, ended: Ended, known: &mut HashMap<usize, u64>) {
+        let Ended { texts, seconds, outcome, surplus } = ended;
+        self.surplus += surplus;
+        match outcome {
+            Outcome::Answered(answer) => {
+                self.answered += 1;
+                self.latencies.push(seconds);
+                let first = *known.entry(texts).or_insert(answer);
+                self.surplus += usize::from(first != answer);
+            }
+            Outcome::Refused => self.refused += 1,
+            Outcome::Failed => self.failed += 1,
+            Outcome::Lost => self.lost += 1,
+            Outcome::Unsent => self.unsent += 1,
+        }
+    }
+}
+
+/// A request at its end.
+struct Ended {
+    /// Number of its first text.
+    texts: usize,
+    /// Seconds since it was due.
+    seconds: f64,
+    outcome: Outcome,
+    /// Answers that came on its connection before it was sent.
+    surplus: usize,
 }
 
 enum Outcome {
-    Answered(f64),
+    /// With a hash of the answer.
+    Answered(u64),
     Refused,
     Failed,
+    Lost,
+    Unsent,
 }
 
-/// Connections that wait for the next request.
-type Pool = Arc<Mutex<Vec<TcpStream>>>;
+/// Connections of a test.
+struct Connections {
+    address: SocketAddr,
+    patience: Duration,
+    places: Semaphore,
+    /// Those that wait for the next request.
+    idle: Mutex<Vec<TcpStream>>,
+}
 
 impl LoadTest {
     /// Runs the test.
     pub fn run(&self) -> Result<LoadReport> {
-        if self.texts.is_empty() || self.connections == 0 || !(self.rate > 0.0 && self.rate.is_finite()) {
+        let has_work = !self.texts.is_empty() && self.batch > 0 && self.connections > 0;
+        if !(has_work && self.rate > 0.0 && self.rate.is_finite()) {
             return Err(Error::Load("a load test needs texts, a connection and a rate above 0".into()));
         }
         let runtime =
@@ -91,52 +141,50 @@ impl LoadTest {
     async fn drive(&self) -> Result<LoadReport> {
         let probe = TcpStream::connect(self.address).await;
         probe.map_err(|error| Error::Load(format!("no server answers at {}: {error}", self.address)))?;
+        let connections = Arc::new(Connections {
+            address: self.address,
+            patience: self.patience,
+            places: Semaphore::new(self.connections),
+            idle: Mutex::default(),
+        });
         let stream = Rng::new(self.seed, 0).stream(0);
         let uniform = |request: u32, which: u32| f64::from(stream.uniform(request, which));
-        let (start, pool) = (Instant::now(), Pool::default());
-        let places = Arc::new(Semaphore::new(self.connections));
-        let (mut due, mut requests, mut report) = (0.0, JoinSet::new(), LoadReport::default());
+        let (start, mut due, mut requests) = (Instant::now(), 0.0, JoinSet::new());
+        let (mut report, mut known) = (LoadReport::default(), HashMap::new());
         for request in 0.. {
             due += -(1.0 - uniform(request, 0)).ln() / self.rate;
             if due > self.duration.as_secs_f64() {
                 break;
             }
-            let text =
-                &self.texts[(uniform(request, 1) * self.texts.len() as f64) as usize % self.texts.len()];
-            let bytes = self.request(text);
+            let texts = (uniform(request, 1) * self.texts.len() as f64) as usize % self.texts.len();
+            let bytes = self.request(texts);
             let at = start + Duration::from_secs_f64(due);
             sleep_until(at).await;
-            let (address, patience, places, pool) =
-                (self.address, self.patience, places.clone(), pool.clone());
+            let connections = connections.clone();
             requests.spawn(async move {
-                let exchange = async {
-                    let _place = places.acquire().await;
-                    one(address, &bytes, &pool).await
-                };
-                match timeout(patience, exchange).await {
-                    Ok(Ok(200)) => Outcome::Answered(at.elapsed().as_secs_f64()),
-                    Ok(Ok(429 | 503)) => Outcome::Refused,
-                    _ => Outcome::Failed,
-                }
+                let (outcome, surplus) = connections.exchange(&bytes).await;
+                Ended { texts, seconds: at.elapsed().as_secs_f64(), outcome, surplus }
             });
-            report.sent += 1;
-        }
-        while let Some(outcome) = requests.join_next().await {
-            match outcome {
-                Ok(Outcome::Answered(seconds)) => report.latencies.push(seconds),
-                Ok(Outcome::Refused) => report.refused += 1,
-                Ok(Outcome::Failed) | Err(_) => report.failed += 1,
+            report.due += 1;
+            // A finished task keeps its memory until it is joined.
+            while let Some(ended) = requests.try_join_next() {
+                report.count(ended.map_err(|error| Error::Load(error.to_string()))?, &mut known);
             }
         }
-        report.answered = report.latencies.len();
+        while let Some(ended) = requests.join_next().await {
+            report.count(ended.map_err(|error| Error::Load(error.to_string()))?, &mut known);
+        }
         report.seconds = start.elapsed().as_secs_f64();
         report.latencies.sort_unstable_by(f64::total_cmp);
         Ok(report)
     }
 
-    fn request(&self, text: &str) -> Vec<u8> {
+    /// A request for the texts from number `first` on.
+    fn request(&self, first: usize) -> Vec<u8> {
         let (source, target) = &self.languages;
-        let mut body = json!({"q": text, "source": source, "target": target});
+        let texts: Vec<&String> = self.texts.iter().cycle().skip(first).take(self.batch).collect();
+        let q = if let [text] = texts[..] { json!(text) } else { json!(texts) };
+        let mut body = json!({"q": q, "source": source, "target": target});
         if let Some(model) = &self.model {
             body["model"] = json!(model);
         }
@@ -150,40 +198,92 @@ impl LoadTest {
     }
 }
 
-/// One request on a connection of the pool, or on a new one; the status of its answer.
-async fn one(address: SocketAddr, bytes: &[u8], pool: &Pool) -> std::io::Result<u16> {
-    let waiting = pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
-    let mut stream = match waiting {
-        Some(stream) => stream,
-        None => TcpStream::connect(address).await?,
-    };
-    stream.write_all(bytes).await?;
-    let status = answer(&mut stream).await?;
-    pool.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
-    Ok(status)
+impl Connections {
+    /// Sends a request and reads its answer; also returns the number of surplus answers on its connection.
+    async fn exchange(&self, bytes: &[u8]) -> (Outcome, usize) {
+        let mut surplus = 0;
+        let Ok(Ok(_place)) = timeout(self.patience, self.places.acquire()).await else {
+            return (Outcome::Unsent, surplus);
+        };
+        let Some(mut stream) = self.open(&mut surplus).await else { return (Outcome::Unsent, surplus) };
+        let talk = async {
+            stream.write_all(bytes).await?;
+            Answer::read(&mut stream).await
+        };
+        let Ok(Ok(answer)) = timeout(self.patience, talk).await else { return (Outcome::Lost, surplus) };
+        surplus += usize::from(answer.has_rest);
+        if !answer.has_rest {
+            self.lock().push(stream);
+        }
+        let outcome = match answer.status {
+            200 => Outcome::Answered(answer.hash),
+            429 | 503 if answer.retries => Outcome::Refused,
+            _ => Outcome::Failed,
+        };
+        (outcome, surplus)
+    }
+
+    /// A connection that waits, or a new one.
+    async fn open(&self, surplus: &mut usize) -> Option<TcpStream> {
+        loop {
+            let Some(stream) = self.lock().pop() else { break };
+            // The server may have closed it meanwhile; anything that can be read is too much.
+            match stream.try_read(&mut [0; 1]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(stream),
+                Ok(1..) => *surplus += 1,
+                Ok(0) | Err(_) => {}
+            }
+        }
+        timeout(self.patience, TcpStream::connect(self.address)).await.ok()?.ok()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Reads an answer; its status.
-async fn answer(stream: &mut TcpStream) -> std::io::Result<u16> {
-    let broken = || std::io::Error::from(std::io::ErrorKind::InvalidData);
-    let mut bytes = Vec::new();
-    let head = loop {
-        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-            break at + 4;
+/// An answer of the server.
+struct Answer {
+    status: u16,
+    /// True if it says when to try again.
+    retries: bool,
+    /// Hash of its body.
+    hash: u64,
+    /// True if more came than its length says.
+    has_rest: bool,
+}
+
+impl Answer {
+    async fn read(stream: &mut TcpStream) -> std::io::Result<Self> {
+        let broken = || std::io::Error::from(ErrorKind::InvalidData);
+        let mut bytes = Vec::new();
+        let head = loop {
+            if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if stream.read_buf(&mut bytes).await? == 0 {
+                return Err(broken());
+            }
+        };
+        let text = String::from_utf8_lossy(&bytes[..head]).to_lowercase();
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+        let length: usize =
+            field("content-length: ").and_then(|length| length.trim().parse().ok()).ok_or_else(broken)?;
+        while bytes.len() < head + length {
+            if stream.read_buf(&mut bytes).await? == 0 {
+                return Err(broken());
+            }
         }
-        if stream.read_buf(&mut bytes).await? == 0 {
-            return Err(broken());
-        }
-    };
-    let text = String::from_utf8_lossy(&bytes[..head]).to_lowercase();
-    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
-    let length: usize = length.ok_or_else(broken)?;
-    while bytes.len() < head + length {
-        if stream.read_buf(&mut bytes).await? == 0 {
-            return Err(broken());
-        }
+        let mut hasher = DefaultHasher::new();
+        bytes[head..head + length].hash(&mut hasher);
+        let status = text.split_whitespace().nth(1).and_then(|code| code.parse().ok()).ok_or_else(broken)?;
+        Ok(Self {
+            status,
+            retries: field("retry-after: ").is_some(),
+            hash: hasher.finish(),
+            has_rest: bytes.len() > head + length,
+        })
     }
-    text.split_whitespace().nth(1).and_then(|code| code.parse().ok()).ok_or_else(broken)
 }
 
 #[cfg(test)]
@@ -197,5 +297,69 @@ mod tests {
         assert_eq!((report.percentile(0.5), report.percentile(0.99)), (51.0, 100.0));
         assert_eq!(report.throughput(), 10.1);
         assert!(LoadReport::default().percentile(0.5).is_nan());
+    }
+
+    /// A server that answers each request of a connection with the next of these texts.
+    fn answering(answers: Vec<String>) -> SocketAddr {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, answers) = (stream.unwrap(), answers.clone());
+                std::thread::spawn(move || {
+                    for answer in answers.iter().cycle() {
+                        // Requests are small and come one by one.
+                        if stream.read(&mut [0; 4096]).unwrap_or(0) == 0 {
+                            return;
+                        }
+                        stream.write_all(answer.as_bytes()).ok();
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    fn run(address: SocketAddr, connections: usize) -> LoadReport {
+        let test = LoadTest {
+            address,
+            languages: ("de".into(), "en".into()),
+            model: None,
+            texts: vec!["a".into()],
+            batch: 1,
+            rate: 200.0,
+            connections,
+            duration: Duration::from_millis(200),
+            patience: Duration::from_millis(300),
+            seed: 1,
+        };
+        let report = test.run().unwrap();
+        let LoadReport { due, answered, refused, failed, lost, unsent, .. } = report;
+        assert!(due > 10);
+        assert_eq!(due, answered + refused + failed + lost + unsent);
+        report
+    }
+
+    #[test]
+    fn every_request_is_counted_once() {
+        let answer = |status: &str, body: &str| {
+            format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        };
+        let ok = || answer("200 OK", "x");
+        let later = answer("503 Service Unavailable\r\nRetry-After: 1", "");
+        let report = run(answering(vec![ok(), later, answer("503 Service Unavailable", ""), ok()]), 1);
+        assert!(report.answered > 2 && report.refused > 1 && report.failed > 1, "{report:?}");
+        assert_eq!((report.lost, report.surplus), (0, 0), "{report:?}");
+        // Another answer to the same text, bytes after an answer, an answer that breaks off.
+        let report = run(answering(vec![ok(), answer("200 OK", "y")]), 1);
+        assert!(report.surplus > 0, "{report:?}");
+        let report = run(answering(vec![ok() + &ok()]), 1);
+        assert!(report.surplus > 0 && report.lost == 0, "{report:?}");
+        let report = run(answering(vec!["HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx".into()]), 50);
+        assert_eq!(report.lost, report.due, "{report:?}");
+        // No answer: the first waits for it, the others for the connection.
+        let report = run(answering(vec![String::new(), String::new()]), 1);
+        assert!(report.lost >= 1 && report.unsent > 1, "{report:?}");
     }
 }

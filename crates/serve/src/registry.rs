@@ -159,7 +159,7 @@ impl TranslationModel {
             Batching::Waiting => work.run(|| Batches::new(shared.clone(), budget)),
         };
         let worker =
-            Worker::start(&name, config.limits.queue, metrics.clone(), run).map_err(Error::Thread)?;
+            Worker::start(&name, config.limits.bounds(), metrics.clone(), run).map_err(Error::Thread)?;
         let folder = source.folder.clone();
         Ok(Self { name, folder, source: from, target: to, translator, worker, metrics, moses })
     }
@@ -199,7 +199,7 @@ impl WritingModel {
         let (name, metrics, shared) = (source.name.clone(), metrics.worker(&source.name), model.clone());
         let run = move |work: &Shared<_, _>| work.run(|| Continuations::new(shared.clone()));
         let worker =
-            Worker::start(&name, config.limits.queue, metrics.clone(), run).map_err(Error::Thread)?;
+            Worker::start(&name, config.limits.bounds(), metrics.clone(), run).map_err(Error::Thread)?;
         Ok(Self { name, folder: source.folder.clone(), model, worker, metrics })
     }
 }

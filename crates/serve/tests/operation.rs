@@ -80,7 +80,7 @@ fn a_full_queue_refuses_and_a_book_does_not_starve_a_sentence() {
         while metric(&server, "mae_queue_sentences{model=\"de-en\"}") < 60.0 {}
         let refused = server.post("/translate", &body("a b"));
         assert_eq!(refused.status, 503, "{refused:?}");
-        assert!(refused.head.contains("retry-after: 5") && refused.refusal().1.starts_with("Overloaded"));
+        assert!(refused.head.contains("retry-after: ") && refused.refusal().1.starts_with("Overloaded"));
         assert_eq!(reader.join().unwrap().json()["translatedText"].as_array().unwrap().len(), 4000);
     });
     let server = Running::start(|config| config.limits.budget.sentences = 2);
@@ -92,6 +92,32 @@ fn a_full_queue_refuses_and_a_book_does_not_starve_a_sentence() {
         let left = metric(&server, "mae_queue_sentences{model=\"de-en\"}");
         assert!(left > 0.0, "the sentence waited for the book");
         assert_eq!(reader.join().unwrap().status, 200);
+    });
+}
+
+#[test]
+fn a_wait_that_would_be_too_long_is_refused() {
+    let server = Running::start(|config| {
+        (config.limits.wait, config.limits.budget.sentences) = (Duration::from_millis(20), 2);
+    });
+    let list = |count| -> Vec<String> { (0..count).map(sentence).collect() };
+    let ask = |count| server.post("/translate", &json!({"q": list(count), "source": "de", "target": "en"}));
+    std::thread::scope(|scope| {
+        let book = scope.spawn(|| ask(30_000));
+        // As soon as the pace is known, another book is refused; a sentence waits one turn only.
+        let refused = loop {
+            let answer = ask(4000);
+            if answer.status != 200 {
+                break answer;
+            }
+            assert!(!book.is_finished(), "nothing was refused");
+        };
+        let (status, message) = refused.refusal();
+        assert!(status == 503 && message.starts_with("Overloaded: the wait would be about"), "{refused:?}");
+        assert!(refused.head.contains("retry-after: "));
+        translation(&server, "a b");
+        assert!(!book.is_finished(), "the sentence waited for the book");
+        assert_eq!(book.join().unwrap().status, 200);
     });
 }
 

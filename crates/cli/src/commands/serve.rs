@@ -114,6 +114,10 @@ struct LimitArgs {
     /// Sentences that may wait for a model; more are answered with status 503
     #[arg(long, default_value_t = Limits::default().queue, value_name = "N")]
     max_queue: usize,
+    /// Seconds that others' sentences may be expected to delay a request; a longer wait is answered with status 503 at
+    /// once
+    #[arg(long, default_value_t = Limits::default().wait.as_secs_f64(), value_name = "SECONDS")]
+    max_wait: f64,
     /// Sentences that a model has in work at once
     #[arg(long, default_value_t = Limits::default().budget.sentences, value_name = "N")]
     batch_sentences: usize,
@@ -142,12 +146,15 @@ impl LimitArgs {
         ] {
             ensure!(value > 0, "{flag} 0: nothing could be served");
         }
+        let wait = Duration::try_from_secs_f64(self.max_wait)
+            .with_context(|| format!("--max-wait {}: this is no time", self.max_wait))?;
         Ok(Limits {
             body: self.max_body << 10,
             characters: self.char_limit,
             batch: self.batch_limit,
             alternatives: self.alternatives_limit,
             queue: self.max_queue,
+            wait,
             budget: Budget { sentences: self.batch_sentences, tokens: self.batch_tokens },
             connections: self.max_connections,
             answer: Duration::from_secs(self.timeout),

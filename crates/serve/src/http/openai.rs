@@ -173,14 +173,13 @@ async fn answer(app: &App, peer: Peer, headers: &HeaderMap, request: Request<Bod
         prompts.iter().flat_map(|prompt| (0..count).map(move |rank| begin(prompt, rank))).collect();
     let choices = Choices::new(&asked, &prompts, count, model);
     let sentences = texts.len();
-    let answers = model.worker.submit(client, texts).map_err(|full| Refusal::overloaded(full.waiting))?;
+    let answers = model.worker.submit(client, texts).map_err(Refusal::overloaded)?;
     let notes = Notes { model: model.name.clone(), sentences, texts: prompts, answers: Vec::new() };
     let mut response = if asked.stream == Some(true) {
         stream(choices, answers)
     } else {
         let whole = tokio::time::timeout(app.config.limits.answer, choices.gather(answers)).await;
-        let timed_out = |_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "there was no answer in time");
-        reply::json(StatusCode::OK, &whole.map_err(timed_out)??)
+        reply::json(StatusCode::OK, &whole.map_err(|_| Refusal::late(app.config.limits.answer))??)
     };
     response.extensions_mut().insert(notes);
     Ok(response)

@@ -1,10 +1,13 @@
 //! Answers to requests that are refused, in the shapes of the interfaces.
 
+use std::time::Duration;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::reply;
+use crate::work::worker::{Cause, Overload};
 
 /// A request that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +30,20 @@ impl Refusal {
     }
 
     /// Too much work waits.
-    pub(crate) fn overloaded(waiting: usize) -> Self {
-        let message = format!("Overloaded: {waiting} sentences wait; try again later");
+    pub(crate) fn overloaded(overload: Overload) -> Self {
+        let message = match overload.cause {
+            Cause::Jobs(waiting) => format!("Overloaded: {waiting} sentences wait; try again later"),
+            Cause::Wait(wait) => {
+                format!("Overloaded: the wait would be about {:.0} s; try again later", wait.as_secs_f64())
+            }
+        };
+        let retry = overload.retry.as_secs() + u64::from(overload.retry.subsec_nanos() > 0);
+        Self { retry: Some(retry), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
+    }
+
+    /// There was no answer in time.
+    pub(crate) fn late(limit: Duration) -> Self {
+        let message = format!("Overloaded: there was no answer within {} s", limit.as_secs());
         Self { retry: Some(5), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message) }
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`engine`] | the interface of what computes: jobs enter and leave at step boundaries |
 //! | [`queue`] | waiting jobs, taken in turns from clients and their requests |
+//! | [`pace`] | throughput of an engine, from which waiting times are estimated |
 //! | [`worker`] | the thread: takes what waits, steps, hands results over, drops what nobody waits for |
 //! | [`joining`] | translation in a running batch that sentences join and leave |
 //! | [`batches`] | translation in batches that are searched to their end |
@@ -13,5 +14,6 @@ pub mod batches;
 pub mod continuations;
 pub mod engine;
 pub mod joining;
+pub mod pace;
 pub mod queue;
 pub mod worker;

@@ -28,6 +28,7 @@ pub struct Queue<J> {
 struct Lane<J> {
     client: Client,
     requests: VecDeque<(RequestId, VecDeque<J>)>,
+    waiting: usize,
 }
 
 impl<J> Default for Queue<J> {
@@ -48,11 +49,28 @@ impl<J> Queue<J> {
         if jobs.is_empty() {
             return;
         }
-        self.waiting += jobs.len();
+        let waiting = jobs.len();
+        self.waiting += waiting;
         match self.clients.iter_mut().find(|lane| lane.client == client) {
-            Some(lane) => lane.requests.push_back((request, jobs)),
-            None => self.clients.push_back(Lane { client, requests: VecDeque::from([(request, jobs)]) }),
+            Some(lane) => {
+                lane.requests.push_back((request, jobs));
+                lane.waiting += waiting;
+            }
+            None => {
+                let requests = VecDeque::from([(request, jobs)]);
+                self.clients.push_back(Lane { client, requests, waiting });
+            }
         }
+    }
+
+    /// Number of jobs of other requests whose turns come before that of the last of `jobs` new ones of a client.
+    pub fn ahead(&self, client: &Client, jobs: usize) -> usize {
+        let own = self.clients.iter().find(|lane| lane.client == *client);
+        let of_client: usize =
+            own.map_or(0, |lane| lane.requests.iter().map(|(_, left)| left.len().min(jobs)).sum());
+        let turns = of_client + jobs;
+        let others = self.clients.iter().filter(|lane| lane.client != *client);
+        of_client + others.map(|lane| lane.waiting.min(turns)).sum::<usize>()
     }
 
     /// The job whose turn it is.
@@ -65,7 +83,9 @@ impl<J> Queue<J> {
         let mut lane = self.clients.pop_front()?;
         let (request, mut jobs) = lane.requests.pop_front()?;
         let job = jobs.pop_front();
-        self.waiting -= usize::from(job.is_some());
+        let taken = usize::from(job.is_some());
+        self.waiting -= taken;
+        lane.waiting -= taken;
         if !jobs.is_empty() {
             lane.requests.push_back((request, jobs));
         }
@@ -79,11 +99,14 @@ impl<J> Queue<J> {
     pub fn remove(&mut self, request: RequestId) -> usize {
         let mut removed = 0;
         for lane in &mut self.clients {
+            let mut of_lane = 0;
             lane.requests.retain(|(id, jobs)| {
                 let kept = *id != request;
-                removed += if kept { 0 } else { jobs.len() };
+                of_lane += if kept { 0 } else { jobs.len() };
                 kept
             });
+            lane.waiting -= of_lane;
+            removed += of_lane;
         }
         self.clients.retain(|lane| !lane.requests.is_empty());
         self.waiting -= removed;
@@ -109,6 +132,33 @@ mod tests {
         let first: Vec<String> = (0..6).filter_map(|_| queue.pop()).collect();
         assert_eq!(first, ["book 0", "letter", "note", "letter 2", "book 1", "book 2"]);
         assert_eq!(queue.peek().unwrap(), "book 3");
+    }
+
+    #[test]
+    fn turns_tell_how_many_are_ahead() {
+        let mut queue = Queue::default();
+        let mine = client("mine");
+        assert_eq!(queue.ahead(&mine, 5), 0);
+        queue.push(mine.clone(), 1, 0..100);
+        queue.push(mine.clone(), 2, [0; 3]);
+        queue.push(client("other"), 3, [0; 4]);
+        // One of each request of the client, and a turn of the other client for each of the three.
+        assert_eq!(queue.ahead(&mine, 1), 2 + 3);
+        assert_eq!(queue.ahead(&mine, 50), 50 + 3 + 4);
+        assert_eq!(queue.ahead(&client("third"), 2), 2 + 2);
+        for jobs in [1, 2, 7] {
+            let ahead = queue.ahead(&mine, jobs);
+            let mut queue = Queue::default();
+            queue.push(mine.clone(), 1, [1; 100]);
+            queue.push(mine.clone(), 2, [2; 3]);
+            queue.push(client("other"), 3, [3; 4]);
+            queue.push(mine.clone(), 4, vec![4; jobs]);
+            let order: Vec<i32> = std::iter::from_fn(|| queue.pop()).collect();
+            let last = order.iter().rposition(|job| *job == 4).unwrap();
+            assert!((last + 1 - jobs).abs_diff(ahead) <= 1, "{jobs}: {ahead} {order:?}");
+        }
+        queue.remove(1);
+        assert_eq!(queue.ahead(&mine, 50), 3 + 4);
     }
 
     #[test]

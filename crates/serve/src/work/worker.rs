@@ -6,11 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::engine::{Engine, Stage, Ticket};
+use super::engine::{Engine, Load, Stage, Ticket};
+use super::pace::{Pace, Pressure};
 use super::queue::{Client, Queue, RequestId};
 use crate::metrics::WorkMetrics;
 
@@ -24,7 +25,7 @@ pub struct Worker<J, V> {
 pub struct Shared<J, V> {
     state: Mutex<State<J, V>>,
     wake: Condvar,
-    most_waiting: usize,
+    bounds: Bounds,
     metrics: Arc<WorkMetrics>,
     numbers: AtomicU64,
 }
@@ -33,7 +34,17 @@ struct State<J, V> {
     queue: Queue<Waiting<J, V>>,
     /// Requests that nobody waits for any more.
     dropped: Vec<RequestId>,
+    pace: Pace,
     closing: bool,
+}
+
+/// Bounds of what waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Jobs that may wait.
+    pub jobs: usize,
+    /// Time that the jobs of others may be expected to delay a request.
+    pub wait: Duration,
 }
 
 /// A job before it enters the engine.
@@ -50,26 +61,41 @@ struct Origin<V> {
     since: Instant,
 }
 
-/// The queue is full.
+/// A request that cannot wait with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full {
-    /// Jobs that wait.
-    pub waiting: usize,
+pub struct Overload {
+    /// The bound that it does not keep.
+    pub cause: Cause,
+    /// Time after which there is probably room for it.
+    pub retry: Duration,
 }
+
+/// The bound that a request does not keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// So many jobs wait that its own would be too many.
+    Jobs(usize),
+    /// It would probably wait this long.
+    Wait(Duration),
+}
+
+/// Least time after which a refused request is tried again, and the time if there is no estimate.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
 impl<J: Send + 'static, V: Send + 'static> Worker<J, V> {
     /// Starts a thread, on which `run` calls [`Shared::run`].
     pub fn start(
         name: &str,
-        most_waiting: usize,
+        bounds: Bounds,
         metrics: Arc<WorkMetrics>,
         run: impl FnOnce(&Shared<J, V>) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let state = State { queue: Queue::default(), dropped: Vec::new(), closing: false };
+        let state =
+            State { queue: Queue::default(), dropped: Vec::new(), pace: Pace::default(), closing: false };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             wake: Condvar::new(),
-            most_waiting,
+            bounds,
             metrics,
             numbers: AtomicU64::new(0),
         });
@@ -78,16 +104,13 @@ impl<J: Send + 'static, V: Send + 'static> Worker<J, V> {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Adds a request: its jobs wait for their turns. A request larger than the whole queue enters an empty one.
-    pub fn submit(&self, client: Client, jobs: Vec<J>) -> Result<Answers<J, V>, Full> {
+    /// Adds a request: its jobs wait for their turns. A request larger than the whole queue enters an empty one. One that
+    /// would wait too long is refused at once, as its client would only leave later.
+    pub fn submit(&self, client: Client, jobs: Vec<J>) -> Result<Answers<J, V>, Overload> {
         let (reply, events) = mpsc::unbounded_channel();
         let request = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
-        let left = jobs.len();
         let mut state = self.shared.lock();
-        let waiting = state.queue.waiting();
-        if waiting > 0 && waiting + left > self.shared.most_waiting {
-            return Err(Full { waiting });
-        }
+        state.check(&client, jobs.len(), self.shared.bounds)?;
         let since = Instant::now();
         let origin = |index| Origin { request, index, reply: reply.clone(), since };
         let entry = |(index, job)| Waiting { job, origin: origin(index) };
@@ -96,6 +119,24 @@ impl<J: Send + 'static, V: Send + 'static> Worker<J, V> {
         drop(state);
         self.shared.wake.notify_one();
         Ok(Answers { shared: self.shared.clone(), request, events })
+    }
+}
+
+impl<J, V> State<J, V> {
+    /// Fails if so many jobs of a client cannot wait now.
+    fn check(&self, client: &Client, jobs: usize, bounds: Bounds) -> Result<(), Overload> {
+        let waiting = self.queue.waiting();
+        let (least, unknown) = RETRY;
+        if waiting > 0 && waiting + jobs > bounds.jobs {
+            let excess = self.pace.time_for(waiting.min(waiting + jobs - bounds.jobs));
+            let retry = if excess.is_zero() { unknown } else { excess.max(least) };
+            return Err(Overload { cause: Cause::Jobs(waiting), retry });
+        }
+        let wait = self.pace.time_for(self.queue.ahead(client, jobs));
+        match wait.checked_sub(bounds.wait).filter(|excess| !excess.is_zero()) {
+            None => Ok(()),
+            Some(excess) => Err(Overload { cause: Cause::Wait(wait), retry: excess.max(least) }),
+        }
     }
 }
 
@@ -157,7 +198,8 @@ impl<J, V> Shared<J, V> {
     {
         let mut engine = make();
         let (mut running, mut next) = (HashMap::new(), 0);
-        while self.admit(&mut engine, &mut running, &mut next) {
+        while let Some(pressure) = self.admit(&mut engine, &mut running, &mut next) {
+            let (begun, before) = (Instant::now(), running.len());
             // The pool's threads compute; one step is one errand to them.
             let step = AssertUnwindSafe(|| rayon::scope(|_| engine.step()));
             match catch_unwind(step) {
@@ -174,22 +216,26 @@ impl<J, V> Shared<J, V> {
                 }
             }
             self.metrics.steps.fetch_add(1, Ordering::Relaxed);
+            self.lock().pace.step(begun.elapsed(), before - running.len(), pressure);
         }
     }
 
-    /// Waits for work and lets jobs in; returns false when it is time to end.
+    /// Waits for work and lets jobs in; returns `None` when it is time to end.
     fn admit<E: Engine<Job = J, Event = V>>(
         &self,
         engine: &mut E,
         running: &mut HashMap<Ticket, Running<V>>,
         next: &mut Ticket,
-    ) -> bool {
+    ) -> Option<Pressure> {
         let mut state = self.lock();
+        if running.is_empty() {
+            self.report(Load::default());
+        }
         while state.queue.waiting() == 0 && state.dropped.is_empty() && running.is_empty() && !state.closing {
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.closing {
-            return false;
+            return None;
         }
         let dropped: HashSet<RequestId> = state.dropped.drain(..).collect();
         if !dropped.is_empty() {
@@ -213,10 +259,13 @@ impl<J, V> Shared<J, V> {
             running.insert(ticket, Running { origin, since: Instant::now() });
         }
         self.metrics.waiting.store(state.queue.waiting() as u64, Ordering::Relaxed);
-        let load = engine.load();
+        self.report(engine.load());
+        Some(if state.queue.waiting() > 0 { Pressure::Full } else { Pressure::Spare })
+    }
+
+    fn report(&self, load: Load) {
         self.metrics.running.store(load.jobs as u64, Ordering::Relaxed);
         self.metrics.running_tokens.store(load.tokens as u64, Ordering::Relaxed);
-        true
     }
 
     fn hand_over(&self, ticket: Ticket, event: V, stage: Stage, running: &mut HashMap<Ticket, Running<V>>) {

@@ -12,11 +12,17 @@ use serde::Serialize;
 const EXAMPLES: &str = "\
 Examples:
   Ask a server at four rates, for 20 s each, with the sentences of a file:
-    mae bench serve --pair de-en --source test.de --rates 5,10,20,40";
+    mae bench serve --pair de-en --source test.de --rates 5,10,20,40
+
+  Ask for lists of 32 lines, more than the server can answer, for five minutes:
+    mae bench serve --pair de-en --source test.de --batch 32 --rates 50 --seconds 300";
 
 /// Measure a running `mae serve`: requests of one line arrive at random times, at given mean rates.
 ///
-/// The load is open: requests do not wait for earlier answers, and times count from the moment a request was due.
+/// The load is open: requests do not wait for earlier answers, and times count from the moment a request was due. Every
+/// request is counted once: answered; refused (429 or 503 with Retry-After); failed (another answer); lost (sent, and not
+/// answered in time); unsent (no connection was free in time). Surplus are answers that nobody asked for, or that differ
+/// from an earlier one to the same text.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -32,6 +38,9 @@ pub struct Args {
     /// File of texts, one per line; requests take lines at random
     #[arg(long, value_name = "FILE")]
     source: PathBuf,
+    /// Lines of a request
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    batch: usize,
     /// Mean rates, in requests per second
     #[arg(long, value_delimiter = ',', default_value = "1,5,10,20", value_name = "N,…")]
     rates: Vec<f64>,
@@ -41,7 +50,7 @@ pub struct Args {
     /// Seconds of each rate
     #[arg(long, default_value_t = 20.0)]
     seconds: f64,
-    /// Seconds after which a request counts as failed
+    /// Seconds that a request waits for a connection at most, and then for its answer
     #[arg(long, default_value_t = 60.0)]
     patience: f64,
     /// Seed of times and lines
@@ -56,10 +65,13 @@ pub struct Args {
 #[derive(Serialize)]
 struct Row {
     rate: f64,
-    sent: usize,
+    due: usize,
     answered: usize,
     refused: usize,
     failed: usize,
+    lost: usize,
+    unsent: usize,
+    surplus: usize,
     answers_per_s: f64,
     p50_ms: f64,
     p90_ms: f64,
@@ -85,11 +97,13 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     ensure!(!texts.is_empty(), "{} holds no text", args.source.display());
+    ensure!(args.batch > 0, "--batch 0: a request needs a line");
     let test = LoadTest {
         address: args.server,
         languages: (source.to_owned(), target.to_owned()),
         model: args.model.clone(),
         texts,
+        batch: args.batch,
         rate: 1.0,
         connections: args.connections,
         duration,
@@ -97,7 +111,9 @@ pub fn run(args: &Args) -> Result<()> {
         seed: args.seed,
     };
     if !args.json {
-        println!("requests/s  answered  refused  failed  answers/s   p50 ms   p90 ms   p99 ms");
+        println!(
+            "requests/s  answered  refused  failed   lost  unsent  surplus  answers/s   p50 ms   p90 ms   p99 ms"
+        );
     }
     for &rate in &args.rates {
         ensure!(rate > 0.0, "--rates {rate}: rates must be above 0");
@@ -105,10 +121,13 @@ pub fn run(args: &Args) -> Result<()> {
         let ms = |share| 1e3 * report.percentile(share);
         let row = Row {
             rate,
-            sent: report.sent,
+            due: report.due,
             answered: report.answered,
             refused: report.refused,
             failed: report.failed,
+            lost: report.lost,
+            unsent: report.unsent,
+            surplus: report.surplus,
             answers_per_s: report.throughput(),
             p50_ms: ms(0.5),
             p90_ms: ms(0.9),
@@ -117,9 +136,11 @@ pub fn run(args: &Args) -> Result<()> {
         if args.json {
             println!("{}", serde_json::to_string(&row)?);
         } else {
-            let Row { answered, refused, failed, answers_per_s, p50_ms, p90_ms, p99_ms, .. } = row;
+            let Row { answered, refused, failed, lost, unsent, surplus, answers_per_s, .. } = row;
+            let Row { p50_ms, p90_ms, p99_ms, .. } = row;
             println!(
-                "{rate:10.1}  {answered:8}  {refused:7}  {failed:6}  {answers_per_s:9.1}  {p50_ms:7.1}  {p90_ms:7.1}  {p99_ms:7.1}"
+                "{rate:10.1}  {answered:8}  {refused:7}  {failed:6}  {lost:5}  {unsent:6}  {surplus:7}  \
+                 {answers_per_s:9.1}  {p50_ms:7.1}  {p90_ms:7.1}  {p99_ms:7.1}"
             );
         }
     }
