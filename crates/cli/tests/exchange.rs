@@ -34,6 +34,80 @@ fn models_come_in_translate_and_go_out() {
     assert!(weights("model") == weights("again"), "a round trip changes no bit");
 
     let expert = sandbox.mae(&["export", "ct2", "model", "--expert", "3", "--out", "other"], &[]);
-    assert!(expert.failed().contains("has no experts"), "{}", expert.stderr);
+    assert!(expert.failed().contains("has 0 experts"), "{}", expert.stderr);
     assert!(!sandbox.path("other").exists());
+}
+
+/// The trained gates of a model, made up: zeros in `fc2` would weigh all heads the same.
+fn with_gates(sandbox: &Sandbox) {
+    let checkpoint = golden("fairseq/zip.pt");
+    sandbox.mae(&["import", "fairseq"], &[checkpoint.to_str().unwrap(), "--out", "model"]).succeeded();
+    sandbox.mae(&["convert", "model", "--system", "mae1", "--out", "gated"], &[]).succeeded();
+    let path = sandbox.path("gated/model.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + length]).unwrap();
+    for (name, tensor) in header.as_object().unwrap() {
+        if name.contains("gate.fc2") {
+            let at = |i: usize| tensor["data_offsets"][i].as_u64().unwrap() as usize + 8 + length;
+            for (i, value) in bytes[at(0)..at(1)].chunks_exact_mut(4).enumerate() {
+                value.copy_from_slice(&((i as f32 * 0.7).sin() * 3.0).to_le_bytes());
+            }
+        }
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn one_expert_goes_out_as_it_is_converted() {
+    let sandbox = Sandbox::new();
+    with_gates(&sandbox);
+    let refused = sandbox.mae(&["export", "hf", "gated", "--out", "hf"], &[]);
+    assert!(refused.failed().contains("choose one expert"), "{}", refused.stderr);
+    let weights = |folder: &str| fs::read(sandbox.path(folder).join("model.safetensors")).unwrap();
+    for expert in ["0", "1"] {
+        let [out, back, base] = ["hf", "back", "base"].map(|name| format!("{name}{expert}"));
+        sandbox.mae(&["export", "hf", "gated", "--expert", expert, "--out", &out], &[]).succeeded();
+        sandbox.mae(&["import", "hf", &out, "--out", &back], &[]).succeeded();
+        sandbox
+            .mae(&["convert", "gated", "--system", "base", "--expert", expert, "--out", &base], &[])
+            .succeeded();
+        assert!(weights(&back) == weights(&base), "expert {expert}");
+    }
+    assert!(weights("back0") != weights("back1"));
+}
+
+#[test]
+fn graphs_of_onnx_have_the_parts_that_they_name() {
+    let sandbox = Sandbox::new();
+    with_gates(&sandbox);
+    sandbox.mae(&["export", "onnx", "gated", "--out", "onnx"], &[]).succeeded();
+    let facts: serde_json::Value =
+        serde_json::from_slice(&fs::read(sandbox.path("onnx/model.json")).unwrap()).unwrap();
+    assert_eq!((&facts["system"], &facts["gates"]), (&"mae1".into(), &true.into()), "{facts}");
+    assert!(sandbox.path("onnx/dict.tgt.txt").is_file());
+    let size = fs::metadata(sandbox.path("onnx/weights.bin")).unwrap().len();
+    for name in ["encoder", "first_step", "step"] {
+        let graph = fs::read(sandbox.path(&format!("onnx/{name}.onnx"))).unwrap();
+        let text = String::from_utf8_lossy(&graph);
+        assert!(text.contains("gate.fc2.weight") && text.contains("LayerNormalization"), "{name}");
+        assert!(graph.len() as u64 * 2 < size.max(1 << 20), "{name}: weights are in a file of their own");
+    }
+    let plain = sandbox.mae(&["export", "onnx", "gated", "--expert", "1", "--out", "plain"], &[]);
+    plain.succeeded();
+    assert!(!String::from_utf8_lossy(&fs::read(sandbox.path("plain/step.onnx")).unwrap()).contains("gate"));
+    let there = sandbox.mae(&["export", "onnx", "gated", "--out", "onnx"], &[]);
+    assert!(there.failed().contains("not empty"), "{}", there.stderr);
+}
+
+#[test]
+fn graphs_of_onnx_compute_the_same() {
+    let program = env!("CARGO_BIN_EXE_mae");
+    let args = [program, "random", "--lines", "6"];
+    common::tool::check(
+        &common::tool::python(),
+        ("onnx_check.py", "MAE_CHECK_ONNX"),
+        &args,
+        "the graphs compute what mae computes",
+    );
 }

@@ -4,11 +4,11 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use common::Sandbox;
+use common::tool::{check, python};
 use mae_data::Vocab;
 use mae_engine::Device;
 use mae_model::config::{Mixture, System};
@@ -91,6 +91,14 @@ impl Served {
         (status, answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
     }
 
+    /// Sentences that the model `de-en` has finished.
+    fn finished(&self) -> u64 {
+        let (_, text) = self.ask("GET", "/metrics", "");
+        let name = "mae_sentences_total{model=\"de-en\"} ";
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+
     fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status().unwrap();
         assert!(sent.success());
@@ -131,6 +139,34 @@ fn signals_load_again_and_end() {
     drop(served);
     let served = Served::start(&place, &["--port", &port]);
     assert_eq!(served.ask("POST", "/translate", ASKED), (200, before));
+}
+
+#[test]
+fn a_server_that_is_killed_under_load_loses_what_it_had_and_no_more() {
+    let place = models();
+    let mut served = Served::start(&place, &["--port", "0"]);
+    let address = served.url.trim_start_matches("http://").to_owned();
+    place.write("lines", "das haus\nder garten ist schön\ndas haus ist alt\n");
+    let run = std::thread::scope(|scope| {
+        let args = ["bench", "serve", "--server", &address, "--pair", "de-en", "--source", "lines", "--json"];
+        let more = ["--rates", "200", "--seconds", "3", "--connections", "20"];
+        let load = scope.spawn(|| place.mae(&args, &more));
+        while served.finished() < 50 {}
+        served.signal("-KILL");
+        served.process.wait().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let port = address.rsplit(':').next().unwrap();
+        served = Served::start(&place, &["--port", port]);
+        load.join().unwrap()
+    });
+    let row: serde_json::Value = serde_json::from_str(run.succeeded()).unwrap();
+    let count = |key: &str| row[key].as_u64().unwrap();
+    let ended = ["answered", "refused", "failed", "lost", "unsent"].map(count);
+    assert_eq!(ended.iter().sum::<u64>(), count("due"), "{row}");
+    // Nobody listened for a while; what was in work is lost, and its clients see that the connection broke.
+    assert!(count("unsent") > 0 && count("lost") <= 20, "{row}");
+    assert_eq!((count("refused"), count("failed"), count("surplus")), (0, 0, 0), "{row}");
+    assert!(served.finished() > 50 && count("answered") > 100, "{row}");
 }
 
 #[test]
@@ -183,32 +219,6 @@ fn load_is_measured() {
     assert!(refused.failed().contains("no server answers at 127.0.0.1:9"));
 }
 
-/// Runs a checker of `tools/` against a server, if what it needs is installed; otherwise says so, and fails if the
-/// variable `required` is 1.
-fn check(program: &str, (tool, required): (&str, &str), args: &[&str], want: &str) {
-    let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools").join(tool);
-    let run = |args: &[&str]| {
-        let output = Command::new(program).arg(&tool).args(args).output();
-        output.map_or_else(
-            |error| (false, error.to_string()),
-            |output| {
-                let said = [output.stdout, output.stderr].concat();
-                (output.status.success(), String::from_utf8_lossy(&said).trim().to_owned())
-            },
-        )
-    };
-    let (ready, why) = run(&["--ready"]);
-    if !ready {
-        let is_required = std::env::var_os(required).is_some_and(|value| value == "1");
-        assert!(!is_required, "{required} is 1 and {program} cannot run {}: {why}", tool.display());
-        // Not by `eprintln!`, which tests that pass keep to themselves.
-        let text = format!("NOT RUN: {}: {}\n", tool.display(), why.lines().last().unwrap_or(""));
-        return std::io::stderr().write_all(text.as_bytes()).unwrap_or_default();
-    }
-    let (done, said) = run(args);
-    assert!(done && said.ends_with(want), "{said}");
-}
-
 #[test]
 fn the_page_is_used_in_a_browser() {
     let place = models();
@@ -225,7 +235,6 @@ fn the_page_is_used_in_a_browser() {
 fn clients_of_others_are_served() {
     let place = models();
     let served = Served::start(&place, &["--port", "0"]);
-    let python = std::env::var("MAE_PYTHON").unwrap_or_else(|_| "python3".into());
     let args = [&served.url, "--text", "Das Haus ist alt und der Garten ist schön", "--lm", "lm"];
-    check(&python, ("check_clients.py", "MAE_CHECK_CLIENTS"), &args, "4 clients are content");
+    check(&python(), ("check_clients.py", "MAE_CHECK_CLIENTS"), &args, "4 clients are content");
 }

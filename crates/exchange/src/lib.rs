@@ -3,10 +3,11 @@
 //! | room | contents |
 //! |---|---|
 //! | [`import`] | models of Hugging Face, fairseq and CTranslate2 to model folders |
-//! | [`export`] | model folders to models of Hugging Face, fairseq and CTranslate2 |
+//! | [`export`] | model folders to models of Hugging Face, fairseq, CTranslate2 and ONNX |
 //! | [`pickle`] | pickles as inert data: nothing is resolved, nothing is called |
 //! | [`torch`] | files of `torch.save` |
 //! | [`mod@ct2`] | `model.bin` of CTranslate2 |
+//! | `onnx` | graphs of ONNX, written |
 //! | [`tensor`] | tensors of foreign files as f32 |
 //!
 //! A reader never carries anything out that a file says, and never allocates more than the file justifies.
@@ -20,6 +21,7 @@ mod file;
 pub mod import;
 mod layout;
 mod new_model;
+mod onnx;
 pub mod pickle;
 mod sinusoids;
 pub mod tensor;

@@ -82,7 +82,7 @@ fn marian_computes_what_transformers_computes() {
 
     // There and back.
     let folder = Folder::open(&at("half")).unwrap();
-    let kind = export::hf::export(&folder, &HeadWeights::ones(), ["en", "fr"], &at("again")).unwrap();
+    let kind = export::hf::export(&folder, &HeadWeights::Ones, ["en", "fr"], &at("again")).unwrap();
     assert_eq!(kind, export::hf::Kind::Marian);
     import::hf::import(&at("again"), &at("back")).unwrap();
     assert_same_files(&at("half"), &at("back"), &FILES);
@@ -100,7 +100,7 @@ fn fsmt_computes_what_transformers_computes() {
     assert!(fs::read_to_string(at("model").join("bpe.codes")).unwrap().contains("\nh a\n"));
 
     let folder = Folder::open(&at("model")).unwrap();
-    let kind = export::hf::export(&folder, &HeadWeights::ones(), ["de", "en"], &at("again")).unwrap();
+    let kind = export::hf::export(&folder, &HeadWeights::Ones, ["de", "en"], &at("again")).unwrap();
     assert_eq!(kind, export::hf::Kind::Fsmt);
     import::hf::import(&at("again"), &at("back")).unwrap();
     assert_same_files(&at("model"), &at("back"), &FILES);
@@ -115,7 +115,7 @@ fn ctranslate2_computes_the_same() {
     let worst = difference(&at("model"), &golden("ct2/cases.json"));
     assert!(worst < 1e-4, "{worst}");
     let folder = Folder::open(&at("model")).unwrap();
-    export::ct2::export(&folder, &HeadWeights::ones(), &at("again")).unwrap();
+    export::ct2::export(&folder, &HeadWeights::Ones, &at("again")).unwrap();
     import::ct2::import(&at("again"), &at("back")).unwrap();
     // `<blank>` may not be produced there, as `<pad>` is not here.
     assert_same_files(&at("model"), &at("back"), &["config.toml", "dict.src.txt", "dict.tgt.txt"]);
@@ -129,7 +129,7 @@ fn ctranslate2_computes_the_same() {
         }
         assert_eq!(after[name].read(), expected, "{name}");
     }
-    let refused = export::ct2::export(&folder, &HeadWeights::ones(), &at("again")).unwrap_err().to_string();
+    let refused = export::ct2::export(&folder, &HeadWeights::Ones, &at("again")).unwrap_err().to_string();
     assert!(refused.contains("not empty"), "{refused}");
 }
 
@@ -159,12 +159,12 @@ fn checkpoints_of_fairseq_have_their_weights() {
         }
     }
     let folder = Folder::open(&at("zip")).unwrap();
-    export::fairseq::export(&folder, &HeadWeights::ones(), ["de", "en"], &at("again")).unwrap();
+    export::fairseq::export(&folder, &HeadWeights::Ones, ["de", "en"], &at("again")).unwrap();
     import::fairseq::import(&at("again").join("model.pt"), &at("again"), &at("back")).unwrap();
     assert!(weights(&at("back").join("model.safetensors")) == truth);
 
     // To CTranslate2 and back: the same weights, with fairseq's positions recognised.
-    export::ct2::export(&folder, &HeadWeights::ones(), &at("ct2")).unwrap();
+    export::ct2::export(&folder, &HeadWeights::Ones, &at("ct2")).unwrap();
     import::ct2::import(&at("ct2"), &at("from_ct2")).unwrap();
     let [here, there] =
         [at("zip"), at("from_ct2")].map(|folder| Folder::open(&folder).unwrap().config().clone());

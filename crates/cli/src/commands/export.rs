@@ -21,11 +21,14 @@ Examples:
 
   Export to Hugging Face transformers, or to fairseq:
     mae export hf run/checkpoint_best -s de -t en --out hf
-    mae export fairseq run/checkpoint_best -s de -t en --out fairseq";
+    mae export fairseq run/checkpoint_best -s de -t en --out fairseq
 
-/// Export a model to CTranslate2, Hugging Face transformers or fairseq.
+  Export to ONNX, with gates:
+    mae export onnx run/checkpoint_best --out onnx";
+
+/// Export a model to CTranslate2, Hugging Face transformers, fairseq or ONNX.
 ///
-/// These formats have no gates. BASE and uni-MAE models are exported exactly; a model with gates is exported with the
+/// ONNX keeps gates. The other formats have none: BASE and uni-MAE models are exported exactly; a model with gates is exported with the
 /// heads of one expert, or with mean gates, which are folded into the output projections.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -47,6 +50,9 @@ enum Format {
         #[command(flatten)]
         languages: Languages,
     },
+    /// Write graphs of ONNX with gates: the encoder, the decoder's first step, and a step with caches.
+    #[command(after_help = EXAMPLES)]
+    Onnx(Model),
     /// Write a checkpoint of fairseq with its dictionaries.
     #[command(after_help = EXAMPLES)]
     Fairseq {
@@ -98,6 +104,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
             export::ct2::export(&folder, &heads, &model.out)?;
             (&model.out, "CTranslate2, float32")
         }
+        Format::Onnx(model) => {
+            let (folder, heads) = model.open()?;
+            export::onnx::export(&folder, &heads, &model.out)?;
+            (&model.out, "ONNX, operator set 17, float32")
+        }
         Format::Hf { model, languages } => {
             let (folder, heads) = model.open()?;
             let kind = export::hf::export(&folder, &heads, languages.names(), &model.out)?;
@@ -121,7 +132,7 @@ impl Model {
     fn open(&self) -> Result<(Folder, HeadWeights)> {
         let folder = Folder::open(&self.model)?;
         let heads = match (&self.expert, &self.mean_gates) {
-            (Some(expert), _) => HeadWeights::expert(&folder, *expert)?,
+            (Some(expert), _) => export::expert(&folder, *expert)?,
             (None, Some(data)) => {
                 let (from, to) = detect_languages(data)?;
                 let pairs = ParallelDataset::open(data, "valid", &from, &to)?;
@@ -135,7 +146,7 @@ impl Model {
                 );
                 heads
             }
-            (None, None) => HeadWeights::ones(),
+            (None, None) => HeadWeights::Ones,
         };
         Ok((folder, heads))
     }

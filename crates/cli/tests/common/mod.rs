@@ -6,6 +6,7 @@ pub mod lm;
 pub mod page;
 pub mod place;
 pub mod study;
+pub mod tool;
 
 use std::io::Write;
 use std::path::PathBuf;

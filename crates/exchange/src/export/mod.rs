@@ -4,6 +4,7 @@ pub mod ct2;
 pub mod fairseq;
 mod fold;
 pub mod hf;
+pub mod onnx;
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ use mae_data::{Segmentation, Vocab};
 use mae_model::config::{ModelConfig, Sharing};
 use mae_model::folder::{self, CONFIG, SOURCE_DICT, TARGET_DICT, WEIGHTS};
 
-pub use fold::{Cost, HeadWeights, mean_gates};
+pub use fold::{Cost, expert, mean_gates};
+pub use mae_model::convert::HeadWeights;
 
 use crate::file::MappedFile;
 use crate::import::hf::safetensors;
@@ -78,7 +80,12 @@ struct Weights<'a> {
 
 impl<'a> Weights<'a> {
     fn new(folder: &'a Folder, heads: &'a HeadWeights) -> Result<Self> {
-        heads.check(folder)?;
+        fold::check(folder, heads)?;
+        Self::with_gates(folder, heads)
+    }
+
+    /// The same for a format that holds gates.
+    fn with_gates(folder: &'a Folder, heads: &'a HeadWeights) -> Result<Self> {
         Ok(Self { tensors: folder.tensors()?, config: &folder.config, heads })
     }
 
@@ -89,7 +96,7 @@ impl<'a> Weights<'a> {
     /// Values of a parameter. Output projections of attentions have the weights of their heads multiplied in.
     fn values(&self, name: &str) -> Vec<f32> {
         let mut values = self.tensor(name).read();
-        self.heads.weigh(name, &mut values, self.tensor(name).shape()[0]);
+        self.heads.fold(name, &mut values, *self.tensor(name).shape().last().unwrap_or(&1));
         values
     }
 

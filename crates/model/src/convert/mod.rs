@@ -19,6 +19,7 @@ mod heads;
 use mae_data::Corpus;
 use serde::Serialize;
 
+pub use self::fold::{HeadWeights, mean_weights};
 pub use self::gates::uniform_weight;
 use crate::batches::{self, TextLoss};
 use crate::config::Mixture;
