@@ -64,11 +64,18 @@ pub fn export(folder: &Folder, heads: &HeadWeights, [source, target]: [&str; 2],
             Object::Tensor(stored.len() + 1, vec![1]),
         ));
     }
+    let history = vec![
+        ("criterion_name".into(), Object::Text("LabelSmoothedCrossEntropyCriterion".into())),
+        ("optimizer_name".into(), Object::Text("FairseqAdam".into())),
+        ("lr_scheduler_state".into(), Object::Dict(Vec::new())),
+        ("num_updates".into(), Object::Int(0)),
+    ];
     let object = Object::Dict(vec![
         ("args".into(), Object::Namespace(options(folder, source, target))),
         ("cfg".into(), Object::None),
         ("model".into(), Object::Dict(model)),
-        ("optimizer_history".into(), Object::None),
+        // fairseq's loader looks at the last entry.
+        ("optimizer_history".into(), Object::List(vec![Object::Dict(history)])),
         ("extra_state".into(), Object::Dict(Vec::new())),
         ("last_optimizer_state".into(), Object::None),
     ]);

@@ -37,11 +37,19 @@ pub fn import(from: &Path, dictionaries: &Path, to: &Path) -> Result<Imported> {
     if is_translation { import.translation(to) } else { import.language(to) }
 }
 
-/// Buffers that hold no weights.
+/// Buffers that hold no weights, and copies: fairseq 0.12 has the weights of encoder layers a second time, for torch's own
+/// encoder layer (`encoder.layers.0.in_proj_weight`), and fills them when it loads a checkpoint.
 fn is_constant(name: &str) -> bool {
-    ["embed_positions._float_tensor", "embed_positions.weights", ".version", "future_mask"]
-        .iter()
-        .any(|end| name.ends_with(end))
+    let is_copy = name.strip_prefix("encoder.layers.").and_then(|rest| rest.split_once('.')).is_some_and(
+        |(_, parameter)| {
+            let part = parameter.strip_suffix("_weight").or_else(|| parameter.strip_suffix("_bias"));
+            part.is_some_and(|part| ["in_proj", "out_proj", "fc1", "fc2"].contains(&part))
+        },
+    );
+    is_copy
+        || ["embed_positions._float_tensor", "embed_positions.weights", ".version", "future_mask"]
+            .iter()
+            .any(|end| name.ends_with(end))
 }
 
 /// Options of a training run: `args` or `cfg["model"]`.
@@ -402,5 +410,31 @@ impl<'a> Import<'a> {
             max_positions: positions.unwrap_or(1024),
             mixture: Mixture { gate_window: 100, ..Mixture::default() },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_and_buffers_are_no_weights() {
+        for name in [
+            "encoder.layers.3.in_proj_weight",
+            "encoder.layers.0.fc2_bias",
+            "encoder.layers.11.out_proj_weight",
+            "decoder.version",
+            "encoder.embed_positions._float_tensor",
+        ] {
+            assert!(is_constant(name), "{name}");
+        }
+        for name in [
+            "encoder.layers.3.self_attn.in_proj_weight",
+            "encoder.layers.3.fc1.weight",
+            "decoder.layers.3.fc1_weight",
+            "encoder.layers.0.self_attn.out_proj.weight",
+        ] {
+            assert!(!is_constant(name), "{name}");
+        }
     }
 }

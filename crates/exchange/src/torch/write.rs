@@ -14,6 +14,8 @@ pub(crate) enum Object {
     Float(f64),
     /// Text.
     Text(String),
+    /// A list.
+    List(Vec<Object>),
     /// A dictionary with keys of text.
     Dict(Vec<(String, Object)>),
     /// A tensor of f32 by its number, with its sizes.
@@ -55,6 +57,11 @@ impl Object {
                 out.extend(value.to_bits().to_be_bytes());
             }
             Self::Text(value) => text(value, out),
+            Self::List(items) => {
+                out.extend(b"](");
+                items.iter().for_each(|item| item.pickle(out));
+                out.push(b'e');
+            }
             Self::Dict(entries) => dict(entries, out),
             Self::Tensor(number, shape) => tensor(*number, shape, out),
             Self::Namespace(entries) => {
@@ -230,6 +237,7 @@ mod tests {
         let object = Object::Dict(vec![
             ("model".into(), Object::Dict(vec![("a".into(), Object::Tensor(0, vec![2, 3]))])),
             ("args".into(), Object::Namespace(vec![("n".into(), Object::Int(-7))])),
+            ("list".into(), Object::List(vec![Object::Int(3), Object::Text("x".into())])),
         ]);
         let mut bytes = Vec::new();
         write(&mut bytes, &object, &[6], |_| Ok(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0])).unwrap();
@@ -239,5 +247,10 @@ mod tests {
         assert_eq!((tensors["a"].shape(), &tensors["a"].read()[..2]), (&[2, 3][..], &[1.0, 2.0][..]));
         let args = pickle.get(pickle.root, "args").unwrap();
         assert_eq!(pickle.int(pickle.get(args, "n").unwrap()), Some(-7));
+        let list = pickle.value(pickle.get(pickle.root, "list").unwrap());
+        assert!(
+            matches!(list, crate::pickle::Value::List(items) if pickle.int(items[0]) == Some(3)),
+            "{list:?}"
+        );
     }
 }
