@@ -120,7 +120,11 @@ pub(crate) fn write(
         out.write_all(text.as_bytes())?;
         out.write_all(&[0])
     };
-    let number = |out: &mut dyn Write, number: usize| out.write_all(&(number as u32).to_le_bytes());
+    let number = |out: &mut dyn Write, number: usize| {
+        let fault =
+            || io::Error::new(io::ErrorKind::InvalidInput, "a tensor is too large for CTranslate2's format");
+        out.write_all(&u32::try_from(number).map_err(|_| fault())?.to_le_bytes())
+    };
     number(out, 6)?;
     text(out, "TransformerSpec")?;
     number(out, 7)?;

@@ -42,6 +42,9 @@ impl Dtype {
     }
 }
 
+/// Most axes of a view. Weights have at most four; a file could name millions of length 1.
+pub const MOST_AXES: usize = 8;
+
 /// A tensor in a file: a view of bytes. All places that shape and strides lead to lie inside of the bytes.
 #[derive(Clone, Debug)]
 pub struct Tensor<'a> {
@@ -59,13 +62,16 @@ impl<'a> Tensor<'a> {
         (size == bytes.len()).then_some(Self { dtype, shape, strides: None, bytes })
     }
 
-    /// A view that starts at number `offset` of `storage`; `None` if it leads outside of it.
+    /// A view that starts at number `offset` of `storage`; `None` if it leads outside of it or has too many axes.
     pub fn view(
         dtype: Dtype,
         (shape, strides): (Vec<usize>, Vec<usize>),
         storage: &'a [u8],
         offset: usize,
     ) -> Option<Self> {
+        if shape.len() > MOST_AXES {
+            return None;
+        }
         let numbers = count(&shape)?;
         let bytes = storage.get(offset.checked_mul(dtype.size())?..)?;
         let mut last = 0_usize;
@@ -219,6 +225,7 @@ mod tests {
             (vec![2], vec![usize::MAX], 0),
             (vec![1], vec![1], 7),
             (vec![2, 2], vec![1], 0),
+            (vec![1; 9], vec![1; 9], 0),
         ] {
             assert!(view(shape.clone(), strides, offset).is_none(), "{shape:?}");
         }

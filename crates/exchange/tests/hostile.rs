@@ -102,6 +102,9 @@ fn pickles() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         doubling.extend(b"(h\0h\0lq\0");
     }
     doubling.push(b'.');
+    let long = [&b"X\0\0\x01\0"[..], &[b'a'; 1 << 16], b"q\0"].concat();
+    let names = [&long[..], &b"h\0h\0\x93".repeat(5000), b"."].concat();
+    let axes = [&b"("[..], &b"K\x01".repeat(100_000), b"t"].concat();
     vec![
         ("os.system", b"cos\nsystem\n(X\x04\0\0\0true\x85R.".to_vec(), "it has"),
         ("os.system", b"cos\nsystem\n(X\x04\0\0\0truetR.".to_vec(), no_model),
@@ -118,6 +121,13 @@ fn pickles() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("a cycle in the memo", b"]q\0h\0a.".to_vec(), no_model),
         ("a dictionary that holds itself", b"}q\0X\x05\0\0\0modelh\0s.".to_vec(), "neither `args`"),
         ("a doubling bomb", doubling, no_model),
+        ("names of one text again and again", names, "names of classes are too long"),
+        (
+            "a value stored three million times",
+            [&b"N"[..], &[0x94; 3_000_000], b"."].concat(),
+            "too many values",
+        ),
+        ("a tensor of 100,000 axes", tensor(b"K\0", &axes, &axes), "too many axes"),
         ("ten thousand marks", nested(10_000), "nested more than"),
         ("a value that was never stored", b"h\x07.".to_vec(), "never stored"),
         ("POP of nothing", b"0.".to_vec(), "a value is missing"),
@@ -347,4 +357,16 @@ fn folders() {
         };
         refused(name, words, result, &out);
     }
+}
+
+/// Two files that agree on a size that none of them justifies.
+#[test]
+fn an_id_that_the_configuration_confirms() {
+    let folder = folder_with("marian", "vocab.json", replace("10", "1099511627775"));
+    let config = fs::read_to_string(folder.path().join("config.json")).unwrap();
+    let config = config.replace("\"vocab_size\": 13", "\"vocab_size\": 1099511627776");
+    let config = config.replace("\"decoder_vocab_size\": 13", "\"decoder_vocab_size\": 1099511627776");
+    fs::write(folder.path().join("config.json"), config).unwrap();
+    let out = folder.path().join("out");
+    refused("an id of 2^40", "symbols with ids up to", import::hf::import(folder.path(), &out), &out);
 }

@@ -23,6 +23,9 @@ impl Default for Limits {
 
 type Read<T> = Result<T, String>;
 
+/// Most bytes of names that are put together of two texts: the texts may be stored once and named again and again.
+const NAME_BYTES: usize = 1 << 20;
+
 /// Reads the pickle at the start of `bytes`; returns it with its length.
 pub fn read(bytes: &[u8], limits: Limits) -> Read<(Pickle, usize)> {
     let bytes = &bytes[..bytes.len().min(limits.bytes)];
@@ -34,6 +37,7 @@ pub fn read(bytes: &[u8], limits: Limits) -> Read<(Pickle, usize)> {
         stack: Vec::new(),
         marks: Vec::new(),
         memo: FxHashMap::default(),
+        names: 0,
     };
     loop {
         let at = machine.at;
@@ -54,6 +58,8 @@ struct Machine<'a> {
     /// Heights of the stack at open marks.
     marks: Vec<usize>,
     memo: FxHashMap<u64, Id>,
+    /// Bytes of names so far.
+    names: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -315,6 +321,10 @@ impl<'a> Machine<'a> {
                 else {
                     return Err("a name that is no text".into());
                 };
+                self.names = self.names.saturating_add(module.len() + name.len());
+                if self.names > NAME_BYTES {
+                    return Err("the names of classes are too long".into());
+                }
                 let value = named(module, name);
                 self.push(value)
             }
@@ -379,6 +389,10 @@ impl<'a> Machine<'a> {
             }
             _ => {
                 let id = self.top()?;
+                // A value can be stored any number of times, for a byte each.
+                if self.memo.len() >= self.limits.values / 4 {
+                    return Err("too many values are stored".into());
+                }
                 self.memo.insert(key, id);
                 Ok(())
             }

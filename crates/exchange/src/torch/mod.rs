@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::Result;
 use crate::file::MappedFile;
 use crate::pickle::{self, Id, Limits, Pickle, Value};
-use crate::tensor::{Dtype, Tensor, Tensors};
+use crate::tensor::{Dtype, MOST_AXES, Tensor, Tensors};
 
 pub(crate) use write::{Object, write};
 
@@ -132,7 +132,10 @@ impl<'a> Checkpoint<'a> {
         let (key, dtype) = storage_of(&self.pickle, *storage).ok_or("a storage that is not understood")?;
         let dtype = dtype.ok_or("a storage of an unknown type")?;
         let range = self.storages.get(key).ok_or_else(|| format!("the storage `{key}` is missing"))?;
-        let sizes = |id| self.pickle.sizes(id).ok_or("a tensor whose sizes are no numbers");
+        let sizes = |id| match self.pickle.items(id) {
+            Some(items) if items.len() > MOST_AXES => Err("a tensor of too many axes"),
+            _ => self.pickle.sizes(id).ok_or("a tensor whose sizes are no numbers"),
+        };
         let offset = self.pickle.int(offset).and_then(|offset| usize::try_from(offset).ok());
         let offset = offset.ok_or("a tensor with a negative offset")?;
         Tensor::view(dtype, (sizes(shape)?, sizes(strides)?), &self.bytes[range.clone()], offset)
