@@ -9,12 +9,25 @@ pub(crate) struct Words {
     symbols: Vec<String>,
     /// Foreign ids of `<s>`, `<pad>`, `</s>` and `<unk>`.
     specials: [Option<usize>; 4],
+    /// Number of symbols that are no fillers.
+    named: usize,
 }
 
 impl Words {
-    /// A vocabulary with the foreign ids of our special symbols, in the order of ours.
-    pub(crate) fn new(symbols: Vec<String>, specials: [Option<usize>; 4]) -> Self {
-        Self { symbols, specials }
+    /// A vocabulary with the foreign ids of our special symbols, in the order of ours; the first `named` symbols are no
+    /// fillers.
+    pub(crate) fn new(symbols: Vec<String>, specials: [Option<usize>; 4], named: usize) -> Self {
+        Self { symbols, specials, named }
+    }
+
+    /// Names fillers after the last named symbol, unless a symbol of such a name is there already.
+    pub(crate) fn add(&mut self, names: impl Iterator<Item = String>) {
+        let known: rustc_hash::FxHashSet<String> = self.symbols.iter().cloned().collect();
+        for (symbol, name) in self.symbols.iter_mut().skip(self.named).zip(names) {
+            if !known.contains(&name) {
+                *symbol = name;
+            }
+        }
     }
 
     /// Gives symbols other names, special ones excepted.
@@ -57,7 +70,7 @@ mod tests {
     #[test]
     fn special_symbols_come_first() {
         let symbols = ["</s>", "a", "<unk>", "b c", "<s>", "a", "<pad>"].map(str::to_owned).to_vec();
-        let words = Words::new(symbols, [None, Some(6), Some(0), Some(2)]);
+        let words = Words::new(symbols, [None, Some(6), Some(0), Some(2)], 7);
         assert_eq!(words.rows(), [None, Some(6), Some(0), Some(2), Some(1), Some(3), Some(4), Some(5)]);
         let dictionary = words.dictionary();
         let found: Vec<&str> = (0..8).map(|id| dictionary.symbol(id)).collect();

@@ -157,7 +157,7 @@ impl SentencePiece {
     }
 
     /// A line as pieces with blanks between. White space in a piece is written `<U+00A0>`; a language code at the
-    /// start, `>>fra<<`, stays whole, as in the models of OPUS-MT. The surface of unknown pieces is kept: a dictionary
+    /// start, `>>fra<<` or `__fr__`, stays whole, as in the models of OPUS-MT and M2M100. The surface of unknown pieces is kept: a dictionary
     /// may have it.
     pub fn segment_line(&self, line: &str) -> String {
         let mut out = String::with_capacity(line.len() * 3 / 2);
@@ -203,11 +203,18 @@ fn check_special(out: &mut String, start: usize) {
     }
 }
 
-/// `>>code<<` at the start of a line, and the rest.
+/// `>>code<<` or `__code__` at the start of a line, and the rest. A code of the second form has two or three letters and is
+/// a word of its own.
 fn language_code(line: &str) -> (&str, &str) {
     let end = line.strip_prefix(">>").and_then(|rest| rest.find("<<"));
     let (code, rest) = line.split_at(end.map_or(0, |end| end + 4));
-    if code.contains(is_space) { ("", line) } else { (code, rest) }
+    if !code.is_empty() && !code.contains(is_space) {
+        return (code, rest);
+    }
+    let word = line.split(is_space).next().unwrap_or("");
+    let letters = word.strip_prefix("__").and_then(|rest| rest.strip_suffix("__")).unwrap_or("");
+    let is_code = matches!(letters.len(), 2 | 3) && letters.bytes().all(|byte| byte.is_ascii_lowercase());
+    line.split_at(if is_code { word.len() } else { 0 })
 }
 
 /// A piece without white space: that is written by its number, `<U+00A0>`.
@@ -385,7 +392,11 @@ mod tests {
     #[test]
     fn language_codes_stand_at_the_start() {
         assert_eq!(language_code(">>fra<< Hello"), (">>fra<<", " Hello"));
-        for line in ["Hello >>fra<<", ">>fra", ">> a <<", ""] {
+        assert_eq!(language_code("__fr__ Hello"), ("__fr__", " Hello"));
+        assert_eq!(language_code("__ast__"), ("__ast__", ""));
+        for line in
+            ["Hello >>fra<<", ">>fra", ">> a <<", "", "__init__ x", "__fr__x", "____", "__FR__ x", "x __fr__"]
+        {
             assert_eq!(language_code(line), ("", line));
         }
     }

@@ -216,7 +216,7 @@ impl Vocabulary {
         let pad = id("<blank>").or_else(|| id("<pad>"));
         let specials = [id(&self.bos), pad, id(&self.eos), id(unk)];
         match specials[2] {
-            Some(_) => Ok(Words::new(self.symbols, specials)),
+            Some(_) => Ok(Words::new(self.symbols, specials, rows)),
             None => Err(format!("the vocabulary has no end mark `{}`", self.eos)),
         }
     }

@@ -25,6 +25,11 @@ enum Kind {
     M2m100,
 }
 
+/// Languages of M2M100 in the order of their ids, which follow those of `vocab.json`. Its tokeniser adds them.
+const LANGUAGES: &str = "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi \
+                         hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns \
+                         oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu";
+
 /// Reads the folder `from` and writes the model folder `to`.
 pub fn import(from: &Path, to: &Path) -> Result<Imported> {
     let json = read_json(&from.join("config.json"))?;
@@ -117,9 +122,14 @@ fn words(from: &Path, json: &Value, kind: Kind) -> Result<BothWords> {
         Kind::M2m100 => {
             let path = from.join("vocab.json");
             let types = json["vocab_size"].as_u64().unwrap_or(0);
+            let words = || {
+                let mut words = vocabulary(&path, json, types)?;
+                words.add(LANGUAGES.split(' ').map(|code| format!("__{code}__")));
+                Ok::<_, Error>(words)
+            };
             BothWords {
-                source: vocabulary(&path, json, types)?,
-                target: vocabulary(&path, json, types)?,
+                source: words()?,
+                target: words()?,
                 codes: Segmentation::SentencePiece(spm("sentencepiece.bpe.model")?),
             }
         }
@@ -164,8 +174,11 @@ fn vocabulary(path: &Path, json: &Value, types: u64) -> Result<Words> {
         .map_err(|error| fault(format!("not a map of symbols: {error}")))?;
     let largest = ids.values().max().map_or(0, |id| id + 1);
     // Embeddings may have a few rows more than the vocabulary has symbols.
-    if largest > types || types > largest + 4096 {
-        return Err(fault(format!("it has ids up to {largest}, the configuration {types} symbols")));
+    if largest > types || types > ids.len() as u64 + 4096 {
+        let count = ids.len();
+        return Err(fault(format!(
+            "it has {count} symbols with ids up to {largest}, the configuration {types} symbols"
+        )));
     }
     let mut symbols: Vec<String> = (0..types).map(|id| format!("madeupword{id:04}")).collect();
     for (symbol, id) in &ids {
@@ -188,7 +201,7 @@ fn vocabulary(path: &Path, json: &Value, types: u64) -> Result<Words> {
     if specials[2].is_none() {
         return Err(fault("it has no end mark `</s>`".into()));
     }
-    Ok(Words::new(symbols, specials))
+    Ok(Words::new(symbols, specials, ids.len()))
 }
 
 struct Import<'a> {
