@@ -3,6 +3,8 @@
     python tools/exchange_check.py MAE ct2 FOLDER               a model of CTranslate2: 200 random inputs
     python tools/exchange_check.py MAE marian OPUS [--big]      MarianMT of random weights, with the vocab.json, source.spm and
                                                                 target.spm of the folder OPUS of a real OPUS-MT model
+    python tools/exchange_check.py MAE fsmt [--big]             FSMT of random weights; --big has the shapes of facebook/wmt19
+    python tools/exchange_check.py MAE m2m OPUS [--big]         M2M100 of random weights, with pieces of a SentencePiece model of OPUS
     python tools/exchange_check.py MAE export [CHECKPOINT]      a checkpoint of fairseq (that of fixtures/exchange) to a model folder,
                                                                 and that to CTranslate2, transformers and fairseq
 
@@ -14,7 +16,7 @@ from pathlib import Path
 
 ap = argparse.ArgumentParser()
 ap.add_argument("mae")
-ap.add_argument("what", choices=["ct2", "marian", "export"])
+ap.add_argument("what", choices=["ct2", "marian", "fsmt", "m2m", "export"])
 ap.add_argument("folder", nargs="?", type=Path)
 ap.add_argument("--big", action="store_true")
 args = ap.parse_args()
@@ -127,8 +129,10 @@ def hf_next(model, source):
 
     def next_(rows):
         start = torch.tensor([[model.config.decoder_start_token_id] + row for row in rows])
+        # FSMT forgets its causal mask where it is given no source ids.
+        given = {"input_ids": torch.tensor([source] * len(rows))} if model.config.model_type == "fsmt" else {}
         with torch.no_grad():
-            out = model(encoder_outputs=(memory.expand(len(rows), -1, -1),), decoder_input_ids=start,
+            out = model(**given, encoder_outputs=(memory.expand(len(rows), -1, -1),), decoder_input_ids=start,
                         attention_mask=torch.ones(len(rows), len(source), dtype=torch.long), use_cache=False)
         return out.logits[:, -1].float().log_softmax(-1)
     return next_
@@ -156,6 +160,11 @@ def check_marian():
     from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
     vocab = json.loads((args.folder / "vocab.json").read_text())
+    if args.big:
+        # As many symbols as opus-mt-en-de has; padding is the last.
+        del vocab["<pad>"]
+        vocab.update({f"madeup{i}": i for i in range(len(vocab), 58100)})
+        vocab["<pad>"] = 58100
     pad, eos = vocab["<pad>"], vocab["</s>"]
     width, inner, heads, layers = (512, 2048, 8, 6) if args.big else (64, 128, 4, 2)
     config = MarianConfig(vocab_size=len(vocab), decoder_vocab_size=len(vocab), d_model=width, encoder_layers=layers,
@@ -171,23 +180,14 @@ def check_marian():
         model.model.shared.weight[pad] = 0
     theirs, ours = WORK / "hf", WORK / "model"
     model.save_pretrained(theirs)
-    for name in "source.spm", "target.spm", "vocab.json", "tokenizer_config.json":
+    for name in "source.spm", "target.spm", "tokenizer_config.json":
         shutil.copyfile(args.folder / name, theirs / name)
-    begin, used = time.time(), 0
-    child = subprocess.Popen([args.mae, "import", "hf", str(theirs), "--out", str(ours)])
-    while child.poll() is None:
-        status = Path(f"/proc/{child.pid}/status").read_text()
-        used = max([used] + [int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM")])
-        time.sleep(0.005)
-    seconds = time.time() - begin
-    size = (ours / "model.safetensors").stat().st_size / 2**20
-    print(f"import: {seconds:.1f} s, at most {used:.0f} MiB in memory for a model of {size:.0f} MiB")
+    (theirs / "vocab.json").write_text(json.dumps(vocab, ensure_ascii=False))
+    measured_import(theirs, ours)
     tokenizer = MarianTokenizer.from_pretrained(theirs)
     text = ["Bonjour tout le monde !", "C'est la vie, n'est-ce pas ?", "Le chat dort sur le canapé rouge.", "日本 <s> 12 345,67 €"]
     words = "le la un chat chien maison rouge petite mange dort et mais où Paris été œuvre 1998 ! ? … «oui»".split()
     text += [" ".join(random.choices(words, k=random.randint(2, 14))) for _ in range(64 - len(text))]
-    if args.big:
-        text = text[:8]
     sources = [tokenizer(line).input_ids for line in text]
     greedy = [[int(i) for i in torch.randint(0, len(vocab) - 1, (random.randint(2, 10),))] for _ in text]
     greedy = [[i for i in row if i not in (pad, eos)] + [eos] for row in greedy]
@@ -203,6 +203,114 @@ def check_marian():
         if wanted != tokens(case) and equal < 3:
             print("   ", line, wanted, tokens(case), sep="\n    ")
     report("MarianMT", equal, len(text), worst)
+
+
+def measured_import(theirs, ours):
+    """Imports a folder of transformers; prints time, and memory as the system counts it (mapped files included)."""
+    begin, used = time.time(), {"VmHWM": 0, "RssAnon": 0}
+    child = subprocess.Popen([args.mae, "import", "hf", str(theirs), "--out", str(ours)], stdout=subprocess.DEVNULL)
+    while child.poll() is None:
+        for line in Path(f"/proc/{child.pid}/status").read_text().splitlines():
+            key = line.split(":")[0]
+            if key in used:
+                used[key] = max(used[key], int(line.split()[1]) / 1024)
+        time.sleep(0.005)
+    if child.returncode:
+        sys.exit(f"mae import hf {theirs} failed")
+    seconds, size = time.time() - begin, (ours / "model.safetensors").stat().st_size / 2**20
+    print(f"import: {seconds:.1f} s; at most {used['VmHWM']:.0f} MiB in memory, of which {used['RssAnon']:.0f} MiB are not pages "
+          f"of files, for a model of {size:.0f} MiB", flush=True)
+
+
+def compare(name, model, ours, symbols, pad, limit):
+    """Random sentences and translations of the ids of `symbols` (source and target), by `model` of transformers and by mae."""
+    import torch
+
+    rows = lambda known, most: [[random.choice(known) for _ in range(random.randint(2, most))] for _ in range(64)]
+    known = [[i for i in side if i > 3] for side in symbols]
+    sources, targets = rows(known[0], 12), rows(known[1], 8)
+    lines, wanted = ([" ".join(side[i] for i in row) for row in rows] for side, rows in zip(symbols, (sources, targets)))
+    sources, targets = ([row + [2] for row in side] for side in (sources, targets))
+    worst = worst_of(scores(ours, lines, wanted, "--no-bpe"), hf_scores(model, list(zip(sources, targets))))
+    equal = 0
+    found = generate(ours, lines, "--no-bpe", "--beam", 5, "--max-len-a", 0, "--max-len-b", limit)
+    for source, case in zip(sources, found):
+        equal += [symbols[1][i] for i in fairseq_search(hf_next(model, source), 2, pad, limit=limit)] == tokens(case)
+    report(name, equal, len(lines), worst)
+
+
+def check_fsmt():
+    import torch
+    torch.set_num_threads(1)
+    from transformers import FSMTConfig, FSMTForConditionalGeneration
+
+    specials = ["<s>", "<pad>", "</s>", "<unk>"]
+    types, width, inner, heads, layers = (42024, 1024, 8192, 16, 6) if args.big else (300, 64, 128, 4, 2)
+    config = FSMTConfig(langs=["de", "en"], src_vocab_size=types, tgt_vocab_size=types, d_model=width, encoder_layers=layers,
+                        decoder_layers=layers, encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=inner,
+                        decoder_ffn_dim=inner, scale_embedding=True, max_position_embeddings=1024, tie_word_embeddings=False,
+                        dropout=0.0)
+    model = FSMTForConditionalGeneration(config).eval()
+    randomise(model)
+    theirs, ours = WORK / "hf", WORK / "model"
+    model.save_pretrained(theirs)
+    words = [f"w{i}" for i in range(4, types)]
+    for side in "src", "tgt":
+        (theirs / f"vocab-{side}.json").write_text(json.dumps({s: i for i, s in enumerate(specials + [f"{w}</w>" for w in words])}))
+    (theirs / "merges.txt").write_text("w 4</w> 1\n")
+    measured_import(theirs, ours)
+    symbols = dict(enumerate(specials + words))
+    compare("FSMT", model, ours, [symbols, symbols], 1, 6)
+
+
+def check_m2m():
+    import torch
+    torch.set_num_threads(1)
+    from transformers import M2M100Config, M2M100ForConditionalGeneration, M2M100Tokenizer
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(args.folder / "source.spm"))
+    names = [pieces.id_to_piece(i) for i in range(pieces.get_piece_size())]
+    vocab = {s: i for i, s in enumerate(["<s>", "<pad>", "</s>", "<unk>"])}
+    for name in names:
+        vocab.setdefault(name, len(vocab))
+    width, inner, heads, layers = (1024, 4096, 16, 12) if args.big else (64, 128, 4, 2)
+    config = M2M100Config(vocab_size=len(vocab) + 108, d_model=width, encoder_layers=layers, decoder_layers=layers,
+                          encoder_attention_heads=heads, decoder_attention_heads=heads, encoder_ffn_dim=inner, decoder_ffn_dim=inner,
+                          encoder_layerdrop=0.0, decoder_layerdrop=0.0, max_position_embeddings=256)
+    model = M2M100ForConditionalGeneration(config).eval()
+    randomise(model)
+    with torch.no_grad():
+        model.model.shared.weight[1] = 0
+    theirs, ours = WORK / "hf", WORK / "model"
+    model.save_pretrained(theirs)
+    (theirs / "vocab.json").write_text(json.dumps(vocab, ensure_ascii=False))
+    shutil.copyfile(args.folder / "source.spm", theirs / "sentencepiece.bpe.model")
+    measured_import(theirs, ours)
+    tokenizer = M2M100Tokenizer(str(theirs / "vocab.json"), str(theirs / "sentencepiece.bpe.model"), src_lang="fr")
+    symbols = {i: s for s, i in vocab.items()} | {i: s for s, i in tokenizer.lang_token_to_id.items()}
+    usable = {i: s for i, s in symbols.items() if not any(c.isspace() for c in s)}
+    compare("M2M100", model, ours, [usable, usable], 1, 6)
+    # A text with the codes of its languages, cut into pieces here and there.
+    lines = ["Bonjour tout le monde !", "Le chat dort sur le canapé rouge.", "C'est la vie, n'est-ce pas ?"]
+    first, equal = tokenizer.get_lang_id("de"), 0
+    path = WORK / "codes.txt"
+    path.write_text("__de__\n" * len(lines))
+    found = generate(ours, [f"__fr__ {line}" for line in lines], "--beam", 5, "--target", path, "--prefix-size", 1,
+                     "--max-len-a", 0, "--max-len-b", 6)
+    for line, case in zip(lines, found):
+        source = tokenizer(line).input_ids
+        next_ = hf_next(model, source)
+
+        def forced(rows):
+            table = next_(rows)
+            if not rows[0]:
+                keep = table[:, first].clone()
+                table[:] = -float("inf")
+                table[:, first] = keep
+            return table
+        equal += [symbols[i] for i in fairseq_search(forced, 2, 1, limit=6)] == tokens(case)
+    report("M2M100 with languages", equal, len(lines))
 
 
 def check_export():
