@@ -148,9 +148,10 @@ fn a_server_that_is_killed_under_load_loses_what_it_had_and_no_more() {
     let address = served.url.trim_start_matches("http://").to_owned();
     place.write("lines", "das haus\nder garten ist schön\ndas haus ist alt\n");
     let run = std::thread::scope(|scope| {
-        let args = ["bench", "serve", "--server", &address, "--pair", "de-en", "--source", "lines", "--json"];
-        let more = ["--rates", "200", "--seconds", "3", "--connections", "20"];
-        let load = scope.spawn(|| place.mae(&args, &more));
+        let load = scope.spawn(|| {
+            let args = ["bench", "serve", "--server", &address, "--pair", "de-en", "--source", "lines"];
+            place.mae(&args, &["--json", "--rates", "200", "--seconds", "3", "--connections", "20"])
+        });
         while served.finished() < 50 {}
         served.signal("-KILL");
         served.process.wait().unwrap();

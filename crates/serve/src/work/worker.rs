@@ -286,3 +286,6 @@ struct Running<V> {
     origin: Origin<V>,
     since: Instant,
 }
+
+#[cfg(test)]
+mod tests;
