@@ -64,7 +64,11 @@ fn one_expert_goes_out_as_it_is_converted() {
     with_gates(&sandbox);
     let refused = sandbox.mae(&["export", "hf", "gated", "--out", "hf"], &[]);
     assert!(refused.failed().contains("choose one expert"), "{}", refused.stderr);
-    let weights = |folder: &str| fs::read(sandbox.path(folder).join("model.safetensors")).unwrap();
+    let weights = |folder: &str| -> Vec<(String, Vec<f32>)> {
+        let bytes = fs::read(sandbox.path(folder).join("model.safetensors")).unwrap();
+        let tensors = mae_exchange::import::hf::safetensors(&bytes).unwrap();
+        tensors.iter().map(|(name, tensor)| (name.clone(), tensor.read())).collect()
+    };
     for expert in ["0", "1"] {
         let [out, back, base] = ["hf", "back", "base"].map(|name| format!("{name}{expert}"));
         sandbox.mae(&["export", "hf", "gated", "--expert", expert, "--out", &out], &[]).succeeded();

@@ -182,7 +182,7 @@ fn mistakes_are_said() {
     assert!(start(&["de-en=mae", "--api-keys", "none"]).failed().contains("none: cannot read the keys"));
     assert!(start(&["de-en=mae", "--beam", "0"]).failed().contains("beam = 0"));
     assert!(start(&["de-en=mae", "--max-queue", "0"]).failed().contains("--max-queue 0"));
-    assert!(start(&["de-en=mae", "--max-wait", "-1"]).failed().contains("--max-wait"));
+    assert!(start(&["de-en=mae", "--max-wait=-1"]).failed().contains("--max-wait"));
     assert!(start(&["de-en=mae", "--log", "no/folder/log"]).failed().contains("no/folder/log"));
     let served = Served::start(&models(), &["--port", "0"]);
     let port = served.url.rsplit(':').next().unwrap();

@@ -99,11 +99,13 @@ fn a_full_queue_refuses_and_a_book_does_not_starve_a_sentence() {
 fn a_wait_that_would_be_too_long_is_refused() {
     let server = Running::start(|config| {
         (config.limits.wait, config.limits.budget.sentences) = (Duration::from_millis(20), 2);
+        config.limits.queue = 100_000;
     });
     let list = |count| -> Vec<String> { (0..count).map(sentence).collect() };
     let ask = |count| server.post("/translate", &json!({"q": list(count), "source": "de", "target": "en"}));
     std::thread::scope(|scope| {
-        let book = scope.spawn(|| ask(30_000));
+        let book = scope.spawn(|| ask(12_000));
+        while metric(&server, "mae_queue_sentences{model=\"de-en\"}") < 5_000.0 {}
         // As soon as the pace is known, another book is refused; a sentence waits one turn only.
         let refused = loop {
             let answer = ask(4000);
