@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{ModelConfig, Sharing};
 use crate::kind::{Config, Model};
 use crate::translator::Translator;
-use crate::{Error, Result};
+use crate::{Error, Result, provenance};
 
 /// File names in a model folder.
 pub const WEIGHTS: &str = "model.safetensors";
@@ -138,7 +138,8 @@ impl Snapshot {
 /// The text of `config.toml`.
 pub fn config_text<C: Config>(config: &C) -> String {
     let file = ConfigFile { format: FORMAT, task: C::TASK, model: config };
-    toml::to_string(&file).expect("a model configuration can always be written as TOML")
+    let text = toml::to_string(&file).expect("a model configuration can always be written as TOML");
+    format!("# {}\n{text}", provenance::program())
 }
 
 /// Adds a hint about dictionaries: embeddings that do not fit mostly come from a dictionary of another model.
@@ -203,6 +204,10 @@ fn where_models_are(folder: &Path) -> String {
             "Its run was stopped as it put a new one there; {before} is the one before: use it, or start the run again, \
              which puts it back"
         );
+    }
+    let last = folder.with_file_name("checkpoint_last");
+    if folder.ends_with("checkpoint_best") && last.join(CONFIG).is_file() {
+        return format!("Its run was stopped before a validation; its newest model is {}", last.display());
     }
     let inside = ["checkpoint_best", "checkpoint_last", "average"].map(|name| folder.join(name));
     match inside.iter().find(|inside| inside.join(CONFIG).is_file()) {

@@ -39,6 +39,7 @@ mod limits;
 pub mod lm;
 mod mixture;
 pub mod pass;
+pub mod provenance;
 mod slots;
 pub mod stack;
 mod stack_state;

@@ -6,7 +6,7 @@
 //! | [`BEST`] | the best checkpoint: a model folder |
 //! | [`NOT_FINITE`] | the checkpoint before an update that failed, with a [`DIAGNOSIS`] |
 //! | [`LOG`] | events as JSON lines |
-//! | [`RECORD`] | the whole configuration, and the data that the run is trained on |
+//! | [`RECORD`] | the whole configuration, and the data that the run is trained on; older ones are `run.1.toml`, … |
 //!
 //! A model folder has a [`CONFIG`], [`WEIGHTS`] and dictionaries: [`SOURCE_DICT`] and [`TARGET_DICT`] of a translation
 //! model, [`DICT`] of a language model. Names of other kept checkpoints are in [`crate::kept`].

@@ -72,7 +72,10 @@ pub enum Error {
         target: String,
     },
     /// There is nothing to train on.
-    #[error("the training set has no usable sentence pairs or blocks of text")]
+    #[error(
+        "the training set has no usable sentence pairs or blocks of text: they are missing, or longer than train.max_tokens or \
+         model.max_positions"
+    )]
     NoData,
     /// The file system reports a fault.
     #[error("{path}: {source}")]

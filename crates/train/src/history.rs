@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::keys::{self, Keys};
 use crate::log::{Event, TrainLine};
+use crate::record::{self, Earlier};
 use crate::validate::Validation;
 use crate::{Error, Result, artifacts};
 
@@ -160,14 +161,15 @@ impl History {
         if damaged.count > 0 {
             notes.push(format!("lines of {} that are not JSON objects, left out: {damaged}", artifacts::LOG));
         }
-        let record = folder.join(artifacts::RECORD);
-        let config = match std::fs::read_to_string(&record) {
-            Ok(text) => keys::parse(&text).map_err(|source| HistoryError::Record { path: record, source })?,
+        let path = folder.join(artifacts::RECORD);
+        let config = match std::fs::read_to_string(&path) {
+            Ok(text) => keys::parse(&text).map_err(|source| HistoryError::Record { path, source })?,
             Err(_) => {
                 notes.push(format!("no {}, so its configuration is not known", artifacts::RECORD));
                 Keys::new()
             }
         };
+        notes.extend(changes_of(&record::earlier(folder), &config));
         let full = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let name = full.file_name().map_or(folder.as_os_str(), |name| name).to_string_lossy().into_owned();
         let note = (!notes.is_empty()).then(|| notes.join("; "));
@@ -214,6 +216,19 @@ impl History {
             update_ms: (trained > 0.0 && seconds > 0.0).then(|| 1000.0 * seconds / trained),
         }
     }
+}
+
+/// Changes of the configuration in the course of a run, from record to record.
+fn changes_of(earlier: &[Earlier], now: &Keys) -> Vec<String> {
+    let later = earlier.iter().skip(1).map(|record| &record.config).chain([now]);
+    let change = |(before, after): (&Earlier, &Keys)| {
+        let changed = keys::differences(&before.config, after);
+        let changed: Vec<String> =
+            changed.iter().map(|key| format!("{} from {} to {}", key.key, key.there, key.here)).collect();
+        let updates = before.until;
+        (!changed.is_empty()).then(|| format!("changed after update {updates}: {}", changed.join(", ")))
+    };
+    earlier.iter().zip(later).filter_map(change).collect()
 }
 
 /// The lines of updates and of validations, with their times.
@@ -294,6 +309,19 @@ mod tests {
         assert_eq!((summary.best_bleu, summary.gate_entropy), (Some(1.5), Some(1.5)));
         assert_eq!(summary.tokens_per_second, Some(200.0));
         assert_eq!(summary.train_loss, Some(6.0));
+    }
+
+    #[test]
+    fn a_changed_configuration_is_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write("log.jsonl", r#"{"event":"train","epoch":1,"num_updates":5,"loss":8.0}"#);
+        write("run.1.toml", "# until update 3\n[train]\nlr = 0.5\n");
+        write("run.2.toml", "# until update 4\n[train]\nlr = 0.25\n");
+        write("run.toml", "[train]\nlr = 0.25\nseed = 2\n");
+        let note = History::read(folder.path()).unwrap().note.unwrap();
+        let expected = "changed after update 3: train.lr from 0.5 to 0.25; changed after update 4: train.seed from nothing to 2";
+        assert_eq!(note, expected);
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! | [`memory`] | the largest batch, tried before training |
 //! | [`diagnosis`] | report about a loss that is not finite |
 //! | [`log`], [`tensorboard`] | events as JSON lines that survive restarts, and as TensorBoard's files |
+//! | [`record`] | the configuration of a run, written when updates begin, and those before it |
 //! | [`history`] | logs read back: curves, notes and main figures of a run |
 //! | [`error`] | errors, with keys, values and paths |
 
@@ -39,6 +40,7 @@ pub mod memory;
 pub mod optimizer;
 pub mod plan;
 pub mod recipe;
+pub mod record;
 pub mod run;
 pub mod schedule;
 pub mod tensorboard;

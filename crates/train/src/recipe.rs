@@ -9,7 +9,7 @@ use mae_model::system::{NamedSystem, System};
 use mae_model::{Config, LmConfig, ModelConfig};
 use toml::{Table, Value};
 
-use crate::config::{assignment, task};
+use crate::config::{assignment, suggestion, task};
 use crate::{Error, Result, RunConfig, TrainConfig};
 
 macro_rules! built_in {
@@ -57,7 +57,11 @@ built_in![
 #[non_exhaustive]
 pub enum RecipeError {
     /// No recipe has this name.
-    #[error("no recipe is called `{name}`; there are: {}; or give a .toml file", names().join(", "))]
+    #[error(
+        "no recipe is called `{name}`{}; there are: {}; or give a .toml file",
+        suggestion(name, names().iter()),
+        names().join(", ")
+    )]
     Unknown {
         /// The name that was given.
         name: String,
@@ -143,6 +147,11 @@ impl Recipe {
         task(&self.layers)
     }
 
+    /// Returns whether a layer names the architecture of the model.
+    pub fn names_architecture(&self) -> bool {
+        self.layers.iter().any(|layer| layer.get("model").is_some_and(|model| model.get("arch").is_some()))
+    }
+
     /// Resolves and checks the configuration.
     pub fn config<C: Config>(&self) -> Result<RunConfig<C>> {
         RunConfig::from_layers(&self.layers)
@@ -184,6 +193,22 @@ impl std::str::FromStr for Recipe {
         let table: Table =
             text.parse().map_err(|source| RecipeError::Syntax { name: "in the program".into(), source })?;
         Ok(table.into())
+    }
+}
+
+/// Returns what a recipe is for: the first sentence of its file.
+pub fn purpose(name: &str) -> Option<String> {
+    let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
+    let comment = text.lines().next()?.strip_prefix('#')?.trim();
+    Some(comment.split_once(". ").map_or(comment, |(first, _)| first).trim_end_matches('.').to_owned())
+}
+
+/// Returns the name of a translation recipe that fits so many training pairs, on a GPU or on a CPU.
+pub fn fitting(pairs: u64, on_gpu: bool) -> &'static str {
+    match (on_gpu, pairs) {
+        (false, _) | (true, 0..60_000) => "multi30k-mae7",
+        (true, 60_000..1_000_000) => "iwslt14-mae7",
+        (true, 1_000_000..) => "wmt14-mae7",
     }
 }
 

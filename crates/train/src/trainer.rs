@@ -12,14 +12,15 @@ use mae_data::sampler::{TooLong, subset};
 use mae_data::{BatchSampler, Corpus, PackedBatch, Redraw, SamplerOptions};
 use mae_model::{Config, Model, Translator};
 
+use self::beginning::Beginning;
 use self::pending::Pending;
 use crate::checkpoint::{Resets, RunState, TextSide, Writer};
 use crate::config::{Batching, RunConfig};
 use crate::learner::Learner;
-use crate::log::{Event, JsonLog};
-use crate::tensorboard::TensorBoard;
+use crate::log::Event;
+use crate::record::Record;
 use crate::validate::Validator;
-use crate::{Error, Result, artifacts, kept, memory, plan};
+use crate::{Error, Result, kept, memory, plan};
 
 /// A run: data, model and choices.
 pub struct Trainer<'a, M: Model = Translator> {
@@ -33,8 +34,10 @@ pub struct Trainer<'a, M: Model = Translator> {
     pub valid: Option<&'a dyn Corpus>,
     /// Dictionaries and how text is cut, to store with the model.
     pub text: TextSide,
-    /// Folder of checkpoints and log.
+    /// Folder of checkpoints and log, made when updates begin.
     pub folder: PathBuf,
+    /// Record of the run, written when updates begin.
+    pub record: Option<Record>,
     /// Folder of TensorBoard's files, if there are to be any.
     pub tensorboard: Option<PathBuf>,
     /// Parts of its checkpoint that a resumed run does not take.
@@ -66,24 +69,10 @@ pub enum Outcome {
 impl<M: Model> Trainer<'_, M> {
     /// Trains, resuming from `checkpoint_last` if there is one. `watch` sees every event.
     pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner<M>, Outcome)> {
-        mae_data::files::create_folder(&self.folder)?;
-        let (mut state, beginning) = self.begin()?;
-        let path = self.folder.join(artifacts::LOG);
-        if self.resets.optimizer {
-            JsonLog::set_aside(&path)?;
+        let Beginning { mut state, events: mut opening, outdated } = self.begin()?;
+        if let Some(outcome) = self.reason_to_stop(&state) {
+            return Ok((self.learner, outcome));
         }
-        let updates = state.counters.updates;
-        let mut log = JsonLog::open(&path, updates)?;
-        let folder = self.tensorboard.as_deref();
-        let mut board = folder.map(|folder| TensorBoard::open(folder, updates)).transpose()?;
-        let mut tell = |event: Event| {
-            watch(&event);
-            if let Some(board) = &mut board {
-                board.write(&event)?;
-            }
-            if event.is_logged() { log.write(&event) } else { Ok(()) }
-        };
-        beginning.into_iter().try_for_each(&mut tell)?;
         let redraw = self.redraw()?;
         let sampler = self.sampler(self.train)?;
         if sampler.sentences() == 0 {
@@ -91,18 +80,29 @@ impl<M: Model> Trainer<'_, M> {
         }
         let skipped = sampler.skipped();
         if skipped.count > 0 {
-            tell(Event::Skipped {
+            opening.push(Event::Skipped {
                 pairs: skipped.count,
                 tokens: sampler.skipped_tokens(),
                 of_tokens: sampler.skipped_tokens() + sampler.target_tokens(),
                 examples: skipped.examples.clone(),
-            })?;
+            });
         }
+        opening.iter().for_each(&mut watch);
         let train = &self.config.train;
-        if train.memory_check && self.reason_to_stop(&state).is_none() {
+        if train.memory_check {
             let available = memory::available();
-            tell(Event::Memory(memory::check(&mut self.learner, &sampler, train.max_tokens, available)?))?;
+            watch(&Event::Memory(memory::check(&mut self.learner, &sampler, train.max_tokens, available)?));
         }
+        // Nothing in the folder changes before this line: whatever refuses a run has done so.
+        let (mut log, mut board) = self.open(&outdated, &state)?;
+        opening.iter().try_for_each(|event| log.write(event))?;
+        let mut tell = |event: Event| {
+            watch(&event);
+            if let Some(board) = &mut board {
+                board.write(&event)?;
+            }
+            if event.is_logged() { log.write(&event) } else { Ok(()) }
+        };
         let outcome = match self.epochs((&sampler, redraw.as_ref()), &mut state, &mut tell) {
             Err(Error::NotFinite(diagnosis)) => {
                 let diagnosis = self.save_before(*diagnosis, state)?;

@@ -38,6 +38,7 @@ fn train(folder: &Path, config: &RunConfig, model: Translator, text: &ParallelDa
         valid: None,
         text: TextSide::of_pairs(text, None),
         folder: folder.to_owned(),
+        record: None,
         tensorboard: None,
         resets: Resets::default(),
         validator: None,

@@ -46,6 +46,7 @@ fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner
         valid: None,
         text,
         folder: folder.to_owned(),
+        record: None,
         tensorboard: None,
         resets: Resets::default(),
         validator: None,

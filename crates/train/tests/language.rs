@@ -71,6 +71,7 @@ fn train(
         valid: Some(&valid),
         text: TextSide::of_text(&lines, None),
         folder: folder.to_owned(),
+        record: None,
         tensorboard: None,
         resets: Resets::default(),
         validator: None,

@@ -73,20 +73,23 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Each case must end with an error in these words.
+/// Each case must end with an error in these words, and leave every file as it was and no other in the run's folder.
 #[track_caller]
 fn refused(cases: &[Case]) {
-    check(cases, |run| (run.failed_in_words(), run.stderr.clone()));
+    check(cases, &[], |run| (run.failed_in_words(), run.stderr.clone()));
 }
 
 /// Each case must succeed, and tell what was done about it in these words.
 #[track_caller]
 fn repaired(cases: &[Case]) {
-    check(cases, |run| (run.is_success(), format!("{}{}", run.stdout, run.stderr)));
+    check(cases, &["run/run.toml", "run/log.jsonl"], |run| {
+        (run.is_success(), format!("{}{}", run.stdout, run.stderr))
+    });
 }
 
+/// Runs each case; `may_change` are the files of a run that goes on.
 #[track_caller]
-fn check(cases: &[Case], judge: impl Fn(&Run) -> (bool, String)) {
+fn check(cases: &[Case], may_change: &[&str], judge: impl Fn(&Run) -> (bool, String)) {
     let mut faults = Vec::new();
     for (name, spoil, args, words) in cases {
         let sandbox = folder();
@@ -103,11 +106,13 @@ fn check(cases: &[Case], judge: impl Fn(&Run) -> (bool, String)) {
         }
         let after = contents(&sandbox.path(""));
         for (path, bytes) in &before {
-            // A run that goes on writes down what it was asked for, and its log.
-            let own = ["run/run.toml", "run/log.jsonl"].iter().any(|own| path.as_path() == Path::new(own));
-            if !own && after.get(path) != Some(bytes) {
+            let may_change = may_change.iter().any(|name| path.as_path() == Path::new(name));
+            if !may_change && after.get(path) != Some(bytes) {
                 fault(&format!("{} was changed", path.display()));
             }
+        }
+        for path in after.keys().filter(|path| path.starts_with("run") && !before.contains_key(*path)) {
+            fault(&format!("{} is new in the run's folder", path.display()));
         }
         for path in after.keys().filter(|path| path.to_string_lossy().contains(".tmp")) {
             fault(&format!("{} was left", path.display()));

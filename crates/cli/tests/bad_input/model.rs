@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Sandbox, copy, cut, poke, refused, remove, replace, rewrite};
+use super::{Sandbox, contents, copy, cut, folder, mae, poke, refused, remove, replace, rewrite};
 
 const MODEL: &str = "run/checkpoint_last";
 const WEIGHTS: &str = "run/checkpoint_last/model.safetensors";
@@ -160,7 +160,7 @@ fn wrong_configurations_are_refused() {
             "a key of another type",
             |s| replace(s, CONFIG, "encoder_layers = 1", "encoder_layers = \"one\""),
             GENERATE,
-            &[CONFIG, "line 6", "encoder_layers", "expected usize"],
+            &[CONFIG, "line 7", "encoder_layers", "expected usize"],
         ),
         (
             "an unknown key",
@@ -247,6 +247,25 @@ fn runs_that_cannot_go_on_are_refused() {
             &[CONFIG, "another model than this run asks for (model.norm is \"post\" there and \"pre\" here)"],
         ),
         (
+            "another sharing and another rate",
+            |_| {},
+            "TRAIN --set model.share_embeddings=none --lr 0.5",
+            &["model.share_embeddings", "choose another --save-dir"],
+        ),
+        ("more layers", |_| {}, "TRAIN --set model.encoder_layers=5", &["model.encoder_layers is 1 there"]),
+        (
+            "a development set that is not there",
+            |_| {},
+            "TRAIN --valid-subset other --reset-optimizer",
+            &["other"],
+        ),
+        (
+            "batches that no pair fits into",
+            |_| {},
+            "TRAIN --set train.max_tokens=1 --reset-dataloader --reset-meters",
+            &["train.max_tokens"],
+        ),
+        (
             "a state cut off",
             |s| cut(s, "run/checkpoint_last/state.json", 20),
             "TRAIN",
@@ -266,4 +285,26 @@ fn runs_that_cannot_go_on_are_refused() {
         ),
         ("a log that is no text", |s| s.write("run/log.jsonl", [255; 9]), "TRAIN", &["run/log.jsonl"]),
     ]);
+}
+
+#[test]
+fn a_run_with_nothing_left_to_do_stays_as_it_is() {
+    let sandbox = folder();
+    let before = contents(&sandbox.path("run"));
+    let run = mae(&sandbox, "TRAIN --set train.max_update=1 --lr 0.5 --tensorboard-logdir run/board");
+    assert!(run.succeeded().contains("nothing left to train"), "{}", run.stdout);
+    assert_eq!(contents(&sandbox.path("run")), before);
+}
+
+#[test]
+fn a_run_that_goes_on_otherwise_keeps_its_older_record() {
+    let sandbox = folder();
+    let before = std::fs::read_to_string(sandbox.path("run/run.toml")).unwrap();
+    mae(&sandbox, "TRAIN --lr 0.25").succeeded();
+    let read = |name: &str| std::fs::read_to_string(sandbox.path(name)).unwrap();
+    assert_eq!(read("run/run.1.toml"), format!("# until update 1\n{before}"));
+    assert!(read("run/run.toml").contains("lr = 0.25"));
+    let said = mae(&sandbox, "report run");
+    let said = format!("{}{}", said.succeeded(), said.stderr);
+    assert!(said.contains("changed after update 1: train.lr from"), "{said}");
 }

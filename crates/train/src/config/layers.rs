@@ -111,14 +111,14 @@ pub(super) fn wrong_value(error: &toml::de::Error) -> String {
 
 /// `; did you mean …?` with the name that is nearest to a wrong one; empty if none is near.
 pub fn suggestion(wrong: &str, names: impl Iterator<Item = impl AsRef<str>>) -> String {
-    let far = |name: &str| distance(wrong, name) > 2.max(wrong.chars().count().max(name.chars().count()) / 2);
+    let far = |name: &str| distance(wrong, name) > 2.max(wrong.chars().count().max(name.chars().count()) / 3);
     let near = names.filter(|name| !far(name.as_ref()));
     let nearest = near.min_by_key(|name| distance(wrong, name.as_ref()));
     nearest.map_or(String::new(), |name| format!("; did you mean `{}`?", name.as_ref()))
 }
 
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
+/// Levenshtein's distance: the number of letters to insert, remove or replace.
+pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, a) in a.chars().enumerate() {

@@ -16,7 +16,7 @@ use toml::{Table, Value};
 
 pub use self::gates::{GateInit, GateOptimizerKind, GateRate, GateTraining};
 use self::layers::{arch, merge, merged, positions_of_blocks, table_of, unknown_keys, wrong_value};
-pub use self::layers::{assignment, suggestion, task};
+pub use self::layers::{assignment, distance, suggestion, task};
 pub use self::train::{Batching, Free, Metric, OptimizerKind, SchedulerKind, TrainConfig};
 use crate::{Error, Result};
 

@@ -32,7 +32,7 @@ use mae_model::folder::Task;
 
 pub use self::material::{DataSize, MakeBleu, Material, Pairs, Sets, Text, VALID};
 pub use self::observer::{Observer, Silent, Start};
-pub use self::session::{Session, Trained, write_record};
+pub use self::session::{Session, Trained};
 use crate::checkpoint::{self, Resets};
 use crate::{Outcome, Recipe, Result, TrainConfig, artifacts};
 

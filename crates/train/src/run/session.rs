@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use mae_data::files;
 use mae_engine::Device;
 use mae_model::{Config, Model, groups};
 
 use super::{MakeBleu, Material, Observer, Progress, RunSummary, Start};
 use crate::checkpoint::{Resets, Writer};
+use crate::record::Record;
 use crate::{Learner, Result, RunConfig, Trainer, artifacts};
 
 /// A run that starts, or resumes from the last checkpoint of its folder.
@@ -49,14 +49,13 @@ impl<D: Material> Session<'_, D> {
         let model = self.material.model(&config.model, self.device, config.train.seed)?;
         let start = self.start(&config, &model)?;
         observer.started(&start);
-        files::create_folder(self.folder)?;
-        write_record(self.folder, self.data, &config)?;
         let (train, valid) = self.material.corpora();
         let trainer = Trainer {
             learner: Learner::new(model, &config.train),
             train,
             valid,
             text: self.material.text(),
+            record: Some(Record::new(self.data, &config)),
             folder: self.folder.to_owned(),
             tensorboard: self.tensorboard,
             resets: self.resets,
@@ -95,10 +94,4 @@ impl<D: Material> Session<'_, D> {
             resumed: Progress::of(self.folder)?,
         })
     }
-}
-
-/// Writes `run.toml` into a run's folder: the whole configuration, and the name of the data.
-pub fn write_record<C: Config>(folder: &Path, data: &str, config: &RunConfig<C>) -> Result<()> {
-    let record = format!("# mae {}\n# data: {data}\n\n{}", env!("CARGO_PKG_VERSION"), config.to_toml());
-    Ok(files::write(folder.join(artifacts::RECORD), record.as_bytes())?)
 }

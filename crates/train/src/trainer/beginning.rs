@@ -9,8 +9,9 @@ use super::Trainer;
 use crate::checkpoint::{self, RunState};
 use crate::config::{GateInit, TrainConfig};
 use crate::kept::KeptKind;
-use crate::log::Event;
-use crate::{Result, finetune, kept};
+use crate::log::{Event, JsonLog};
+use crate::tensorboard::TensorBoard;
+use crate::{Result, artifacts, finetune, kept};
 
 /// Keys of `[train]` that decide what a validation measures: scores from before and after a change do not compare.
 const OF_SCORES: [&str; 5] =
@@ -38,9 +39,19 @@ fn is_of(line: &str, keys: &[&str]) -> bool {
     line.split_once(" =").is_some_and(|(key, _)| keys.contains(&key))
 }
 
+/// A run that may begin or resume.
+pub(super) struct Beginning {
+    /// Its state, from its last checkpoint or a fresh one.
+    pub(super) state: RunState,
+    /// Events to report.
+    pub(super) events: Vec<Event>,
+    /// Kept checkpoints whose numbers will come again.
+    pub(super) outdated: Vec<KeptKind>,
+}
+
 impl<M: Model> Trainer<'_, M> {
-    /// Returns the state of the run, from its last checkpoint or a fresh one, and the events to report.
-    pub(super) fn begin(&mut self) -> Result<(RunState, Vec<Event>)> {
+    /// Loads what the run begins with and checks it. Nothing is written.
+    pub(super) fn begin(&mut self) -> Result<Beginning> {
         let train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
         checkpoint::check_dictionaries(&self.folder, &self.text)?;
         let Some(mut state) = checkpoint::load_last(&self.folder, &mut self.learner, self.resets)? else {
@@ -55,7 +66,8 @@ impl<M: Model> Trainer<'_, M> {
                 events.push(Event::Finetuned { from, new_gates: gates == finetune::Gates::Uniform });
             }
             let development = self.development();
-            return Ok((RunState { epoch: 1, train, development, ..RunState::default() }, events));
+            let state = RunState { epoch: 1, train, development, ..RunState::default() };
+            return Ok(Beginning { state, events, outdated: Vec::new() });
         };
         let update_freq = update_freq_in(&state.train).unwrap_or(self.config.train.update_freq as u64);
         state.batches = state.batches.or(Some(state.position * update_freq));
@@ -82,20 +94,37 @@ impl<M: Model> Trainer<'_, M> {
             );
         }
         // Checkpoints whose numbers will come again must not be taken for newer or better ones.
-        for (begins_anew, kind) in [
+        let kinds = [
             (self.resets.dataloader, KeptKind::Epochs),
             (self.resets.optimizer, KeptKind::Updates),
             (forgets_best, KeptKind::Best),
-        ] {
-            if begins_anew {
-                kept::set_aside(&self.folder, kind)?;
-            }
-        }
+        ];
+        let outdated = kinds.into_iter().filter_map(|(begins_anew, kind)| begins_anew.then_some(kind));
         let events = [
             (!lines.is_empty()).then_some(Event::Changed { lines }),
             (!what.is_empty()).then_some(Event::Reset { what }),
         ];
-        Ok((state, events.into_iter().flatten().collect()))
+        Ok(Beginning { state, events: events.into_iter().flatten().collect(), outdated: outdated.collect() })
+    }
+
+    /// Makes the folder ready for updates, and opens the log and TensorBoard's files.
+    pub(super) fn open(
+        &self,
+        outdated: &[KeptKind],
+        state: &RunState,
+    ) -> Result<(JsonLog, Option<TensorBoard>)> {
+        mae_data::files::create_folder(&self.folder)?;
+        let (path, updates) = (self.folder.join(artifacts::LOG), state.counters.updates);
+        if self.resets.optimizer {
+            JsonLog::set_aside(&path)?;
+        }
+        let log = JsonLog::open(&path, updates)?;
+        outdated.iter().try_for_each(|kind| kept::set_aside(&self.folder, *kind))?;
+        if let Some(record) = &self.record {
+            record.write(&self.folder, updates)?;
+        }
+        let folder = self.tensorboard.as_deref();
+        Ok((log, folder.map(|folder| TensorBoard::open(folder, updates)).transpose()?))
     }
 
     /// Sentences and target tokens of the development set: another size is another set.

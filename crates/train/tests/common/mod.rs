@@ -68,6 +68,7 @@ pub fn train(
         valid: Some(&valid),
         text: text(),
         folder: folder.to_owned(),
+        record: None,
         tensorboard: Some(folder.join("board")),
         resets,
         validator: None,
