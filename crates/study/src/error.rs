@@ -61,6 +61,37 @@ pub enum Error {
         /// Folders that were searched.
         searched: [PathBuf; 2],
     },
+    /// The study scores another language than the one that the data translate into.
+    #[error(
+        "the study scores {language}, but {} translates {source_language} into {target}",
+        .data.display()
+    )]
+    OtherLanguage {
+        /// Language of the study.
+        language: String,
+        /// Folder of the data.
+        data: PathBuf,
+        /// Source language of the data.
+        source_language: String,
+        /// Target language of the data.
+        target: String,
+    },
+    /// The references are the source side of the test set.
+    #[error(
+        "the reference {reference} is the source side of the test set of {}: its lines are those of {source_language}, not of \
+         {target}",
+        .data.display()
+    )]
+    SourceAsReference {
+        /// Name of the file.
+        reference: String,
+        /// Folder of the data.
+        data: PathBuf,
+        /// Source language of the data.
+        source_language: String,
+        /// Target language of the data.
+        target: String,
+    },
     /// The references do not belong to the test set.
     #[error("the reference {reference} has {lines} lines, the split `{split}` of {} has {sentences} sentences", .data.display())]
     ReferenceLength {

@@ -30,6 +30,13 @@ fn text_with_flags(error: &Error) -> Option<String> {
         Error::NoReference { .. } => {
             format!("{error}: give it with --reference FILE, or --tokenised-only to do without sacreBLEU")
         }
+        Error::OtherLanguage { language, target, .. } => format!(
+            "{error}: give data that translate into {language}, --tokenised-only to do without sacreBLEU, or a study of your \
+             own with translation.language = \"{target}\""
+        ),
+        Error::SourceAsReference { target, .. } => {
+            format!("{error}; give the references in {target} with --reference FILE")
+        }
         Error::OtherReferences { .. } => format!("{error}; choose another --out"),
         Error::OtherOrigins { .. } => format!("{error}, or choose another --out"),
         Error::Damaged { path, .. } if path.ends_with(RECORD) => {
