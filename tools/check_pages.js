@@ -17,7 +17,7 @@ const { checkReport, checkStudy } = require("./check_pages/charts.js");
 /** What tells a kind of page by its data, and what it must show. */
 const KINDS = [[(data) => data.analysis, checkAnalysis], [(data) => data.summary, checkReport], [(data) => data.tables, checkStudy]];
 
-const LOOKS = [["light", 1280], ["light", 390], ["dark", 1280], ["dark", 390]];
+const LOOKS = [["light", 1280], ["light", 390], ["dark", 1280], ["dark", 390], ["light", 2200]];
 
 async function check(browser, file, shots, [scheme, width], faults) {
   const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme });

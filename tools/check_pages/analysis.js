@@ -10,23 +10,38 @@ async function checkAnalysis(page, data, fault) {
     await checkEntropy(page, found, fault);
     await checkHeat(page, found, fault);
     await checkHeads(page, found, fault);
+    await checkHues(page, found, fault);
     await checkWords(page, found, fault);
     await checkBrowser(page, found, fault);
   }
   if (data.one_expert) await checkOneExpert(page, data.one_expert, fault);
 }
 
-/** Numbers, and bars as long as they say. */
+/** Numbers, bars as long as they say, and a mark for each untrained gate. */
 async function checkEntropy(page, found, fault) {
   const place = section(page, "Gate entropy");
   const means = ["encoder", "decoder", "cross", "all"].filter((key) => found.entropy[key] !== null && (!found.text || key === "all"));
   const wanted = found.attentions.map((a) => [a.label, a.entropy]).concat(means.map((key) => ["mean, " + key, found.entropy[key]]));
   same(fault, "entropy", (await rows(place)).map((row) => row.slice(0, 2)), wanted.map(([label, entropy]) => [label, entropy.toFixed(3)]));
+  const distance = (entropy) => Math.max(0, found.uniform_entropy - entropy);
+  const untrained = found.attentions.filter((a) => a.untrained).map((a) => a.untrained.entropy);
+  const farthest = Math.max(1e-9, ...found.attentions.map((a) => a.entropy).concat(untrained).map(distance));
   const bars = await place.locator(".bar").evaluateAll((all) =>
-    all.map((bar) => bar.getBoundingClientRect().width / bar.parentElement.getBoundingClientRect().width));
+    all.map((bar) => bar.getBoundingClientRect().width / bar.parentElement.clientWidth));
   same(fault, "entropy bars", bars.length, wanted.length);
   wanted.forEach(([label, entropy], i) => {
-    if (!(Math.abs(bars[i] - entropy / found.uniform_entropy) < 0.02)) fault(`the entropy bar of ${label} fills ${bars[i]} of its track`);
+    if (!(Math.abs(bars[i] - distance(entropy) / farthest) < 0.02)) fault(`the entropy bar of ${label} fills ${bars[i]} of its track`);
+  });
+  const marks = await place.locator("tbody .mark").count();
+  const means_untrained = means.filter((key) => typeof found.untrained_entropy[key] === "number").length;
+  same(fault, "marks of untrained gates", marks, untrained.length + means_untrained);
+}
+
+/** Above 1 in one hue, below it in another. */
+async function checkHues(page, found, fault) {
+  const cells = await section(page, "Head weights").locator("td").evaluateAll((all) => all.map((cell) => cell.style.background));
+  found.attentions.flatMap((a) => a.head_weights).forEach((w, i) => {
+    if (Math.abs(w.mean - 1) > 0.005 && cells[i].includes("cold") !== w.mean < 1) fault(`the weight ${w.mean} has the hue ${cells[i]}`);
   });
 }
 

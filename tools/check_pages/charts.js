@@ -21,9 +21,10 @@ async function checkCharts(page, title, charts, fault) {
     await against.selectOption(chart.against);
     const drawn = await figure.locator("polyline").evaluateAll((all) => all.map((line) => line.points.numberOfItems));
     same(fault, `points of ${what}`, drawn, chart.series.map((series) => series.points.length));
-    same(fault, `title of ${what}`, await figure.locator("svg > title").allTextContents(), [what]);
+    same(fault, `title of ${what}`, await figure.locator("> svg > title").allTextContents(), [what]);
   }
-  await figure.locator("svg").hover({ position: { x: 200, y: 100 } });
+  await checkViews(place, figure, fault);
+  await figure.locator("> svg").hover({ position: { x: 200, y: 100 } });
   const read = await place.locator(".readout").innerText();
   same(fault, "values read", read.split("; ").map((words) => words.split(": ")[0]), charts.at(-1).series.map((series) => series.name));
   for (const ending of ["SVG", "PNG"]) {
@@ -32,6 +33,29 @@ async function checkCharts(page, title, charts, fault) {
     const name = (await saved).suggestedFilename();
     if (!name.endsWith("." + ending.toLowerCase())) fault(`saves ${name} as ${ending}`);
   }
+}
+
+/** Dragging enlarges a part and a button goes back; smoothing and the logarithmic axis draw other lines. */
+async function checkViews(place, figure, fault) {
+  const drawn = () => figure.locator("polyline").evaluateAll((all) => all.map((line) => line.getAttribute("points")).join(";"));
+  const whole = await drawn(), back = place.getByText("Whole chart");
+  await figure.locator("> svg").scrollIntoViewIfNeeded();
+  const box = await figure.locator("> svg").boundingBox(), mouse = place.page().mouse;
+  const at = (share) => [box.x + box.width * share, box.y + box.height * 0.3];
+  await mouse.move(...at(0.3));
+  await mouse.down();
+  await mouse.move(...at(0.6));
+  await mouse.up();
+  if (await drawn() === whole) fault("dragging enlarges nothing");
+  await back.click();
+  if (await drawn() !== whole) fault("the whole chart does not come back");
+  const log = place.locator("input[type=checkbox]"), smoothing = place.locator("select").nth(2);
+  await smoothing.selectOption("2");
+  await smoothing.selectOption("0");
+  if (await drawn() !== whole) fault("smoothing does not go away");
+  await log.check();
+  await log.uncheck();
+  if (await drawn() !== whole) fault("the logarithmic axis does not go away");
 }
 
 async function checkReport(page, data, fault) {

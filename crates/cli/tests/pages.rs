@@ -59,7 +59,7 @@ fn pages_show_their_data_in_a_browser() {
     // The checks can fail: a page without anything, and one with other numbers and without curves.
     let page = std::fs::read_to_string(&pages[1]).unwrap();
     let page = page.replace("String(value))", "String(value) + 1)");
-    place.write("spoiled.html", page.replace("importNode(parsed, true)", "importNode(parsed, false)"));
+    place.write("spoiled.html", page.replace("draw(\"polyline\"", "draw(\"polygon\""));
     place.write("empty.html", "<!doctype html><p>nothing");
     let said = check_pages(&["empty.html", "spoiled.html"].map(|name| place.path(name))).unwrap_err();
     for part in ["is no page of mae", "the summary: shows", "points of smoothed loss"] {

@@ -164,7 +164,7 @@ impl Args {
         series.retain(|line| !line.points.is_empty());
         let chart = draw(&series, against, curve, self.from)
             .with_context(|| format!("--from {}: no run has come so far ({against})", self.from))?;
-        files::write(path, chart.svg.as_bytes())?;
+        files::write(path, chart.as_bytes())?;
         eprintln!("the chart is in {}", path.display());
         Ok(())
     }
@@ -188,7 +188,7 @@ fn page_data<'a>(runs: &'a [History], summaries: &[Summary], changes: &'a [Chang
     let mut charts = Vec::new();
     for curve in Curve::ALL {
         for against in Against::ALL {
-            charts.extend(PageChart::draw(curve.label(), against, curve.series(runs, against)));
+            charts.extend(PageChart::of(curve.label(), against, curve.series(runs, against)));
         }
     }
     let runs = runs.iter().map(|run| Named { name: &run.name, note: run.note.as_deref() }).collect();

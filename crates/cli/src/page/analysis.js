@@ -49,23 +49,33 @@ if (found.attentions.length > 0) {
 }
 
 function drawEntropy() {
-  const bar = (entropy) => {
-    const fill = make("span", { class: "bar" });
-    fill.style.width = (100 * entropy / found.uniform_entropy).toFixed(1) + "%";
-    return make("td", { class: "text" }, make("span", { class: "track" }, fill));
+  /* Gates are near uniform at first: the distance from it tells more than the entropy. */
+  const distance = (entropy) => Math.max(0, found.uniform_entropy - entropy);
+  const all = found.attentions.flatMap((a) => [a.entropy].concat(a.untrained ? [a.untrained.entropy] : []));
+  const farthest = Math.max(1e-9, ...all.map(distance));
+  const bar = (entropy, before) => {
+    const fill = make("span", { class: "bar" }), track = make("span", { class: "track" }, fill);
+    const share = (value) => (100 * distance(value) / farthest).toFixed(1) + "%";
+    fill.style.width = share(entropy);
+    if (before !== null && before !== undefined) {
+      const mark = make("span", { class: "mark", title: `untrained: ${before.toFixed(3)}` });
+      mark.style.left = share(before);
+      track.append(mark);
+    }
+    return make("td", { class: "text" }, track);
   };
   const of = (value, digits) => (value === null || value === undefined ? "" : value.toFixed(digits));
   const untrained = (a, key, digits) => make("td", { class: "faint" }, a.untrained ? of(a.untrained[key], digits) : "");
-  const rows = found.attentions.map((a) => [a.label, a.entropy.toFixed(3), bar(a.entropy), untrained(a, "entropy", 3),
+  const rows = found.attentions.map((a) => [a.label, a.entropy.toFixed(3), bar(a.entropy, a.untrained?.entropy), untrained(a, "entropy", 3),
     a.information.toFixed(4), untrained(a, "information", 4), a.experts_in_use.toFixed(2), make("td", { class: a.sharing === "collapsed" ? "bad" : null }, a.sharing), `${a.count} ${rowsWord(a)}`]);
   const means = [["encoder", "mean, encoder"], ["decoder", "mean, decoder"], ["cross", "mean, cross"], ["all", "mean, all"]]
     .filter(([key]) => found.entropy[key] !== null && (!text || key === "all"))
-    .map(([key, words]) => [words, found.entropy[key].toFixed(3), bar(found.entropy[key]), of(found.untrained_entropy[key], 3),
+    .map(([key, words]) => [words, found.entropy[key].toFixed(3), bar(found.entropy[key], found.untrained_entropy[key]), of(found.untrained_entropy[key], 3),
       of(found.information[key], 4), of(found.untrained_information[key], 4), "", "", ""]);
   section("Gate entropy",
-    make("p", { class: "faint" }, `In nats; a full bar is ln ${found.experts} = ${found.uniform_entropy.toFixed(3)}, a gate without favourites. ` +
+    make("p", { class: "faint" }, `In nats. Bars show how far a gate is below ln ${found.experts} = ${found.uniform_entropy.toFixed(3)}, a gate without favourites; a full bar is ${farthest.toFixed(3)} below it, and the mark is the untrained gate. ` +
       "Information is what an input tells about its expert: the entropy of the mean gate less the mean entropy. Experts in use: e to the entropy of the mean gate. Untrained: the gates before their training, on the same inputs."),
-    table(["attention", "entropy", "", "untrained", "information", "untrained", "experts in use", "sharing", "rows"], rows.concat(means)));
+    table(["attention", "entropy", "below uniform", "untrained", "information", "untrained", "experts in use", "sharing", "rows"], rows.concat(means)));
 }
 
 function drawTags() {
@@ -105,9 +115,9 @@ function drawHeads() {
   const heads = Array.from({ length: found.heads }, (_, h) => "H" + h);
   const farthest = Math.max(0.1, ...found.attentions.flatMap((a) => a.head_weights.map((w) => Math.abs(w.mean - 1))));
   const rows = found.attentions.map((a) => make("tr", {}, make("th", { scope: "row" }, a.label),
-    a.head_weights.map((w) => heatCell(`${w.mean.toFixed(2)} ± ${w.deviation.toFixed(2)}`, Math.abs(w.mean - 1) / farthest, {}))));
+    a.head_weights.map((w) => heatCell(`${w.mean.toFixed(2)} ± ${w.deviation.toFixed(2)}`, (w.mean - 1) / farthest, {}))));
   section("Head weights",
-    make("p", { class: "faint" }, (weights ? "w" : "w = g·M") + ": mean and standard deviation over rows. 1 is plain attention; the darker, the farther from it."),
+    make("p", { class: "faint" }, (weights ? "w" : "w = g·M") + ": mean and standard deviation over rows. 1 is plain attention; above it in blue, below it in orange, the darker the farther."),
     table(["attention"].concat(heads), rows, { class: "heat" }));
 }
 
@@ -131,7 +141,7 @@ function drawWords() {
   const draw = (number) => {
     const attention = found.attentions[Number(number)], before = attention.untrained;
     const lines = (words) => (words.length === 0 ? make("p", { class: "faint" }, "none") : make("table", {}, make("tbody", {}, words.map((w) =>
-      make("tr", {}, make("td", { class: "text" }, w.word), make("td", {}, w.llr.toFixed(1)), make("td", {}, w.pmi.toFixed(2)), make("td", { class: "faint" }, `${w.together} of ${w.count}`))))));
+      make("tr", {}, make("td", { class: "text", title: w.word }, w.word), make("td", {}, w.llr.toFixed(1)), make("td", {}, w.pmi.toFixed(2)), make("td", { class: "faint" }, `${w.together} of ${w.count}`))))));
     const list = (words, e) => make("div", {}, make("h3", { title: without(e) }, (weights ? "Head " : "Expert ") + e), lines(words),
       before ? make("details", {}, make("summary", { class: "faint" }, "before training"), lines(before.words[e])) : "");
     place.replaceChildren(...attention.words.map(list));

@@ -35,11 +35,11 @@ function section(title, ...children) {
   page.append(make("section", {}, make("h2", {}, title), ...children));
 }
 
-/** A cell whose ground is the darker the nearer `share` (0 to 1) is to 1. */
+/** A cell whose ground is the darker the nearer `share` (0 to 1) is to 1; below 0 in another hue, to -1. */
 function heatCell(words, share, attributes) {
-  const strength = Math.max(0, Math.min(1, share)) * 0.75;
+  const strength = Math.min(1, Math.abs(share)) * 0.75;
   const cell = make("td", attributes || {}, words);
-  cell.style.background = "rgba(var(--heat), " + strength.toFixed(3) + ")";
+  cell.style.background = `rgba(var(--${share < 0 ? "cold" : "heat"}), ${strength.toFixed(3)})`;
   return cell;
 }
 

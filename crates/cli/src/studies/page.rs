@@ -65,7 +65,7 @@ pub fn of_study(
     let done = runs.iter().map(|run| folder_name(&run.system, run.seed));
     let names = done.chain(missing.iter().cloned());
     let curves = of_study::learning_curves(study, out, names, &mut notes);
-    let draw = |curves: LearningCurves| PageChart::draw(curves.label, curves.against, curves.series);
+    let draw = |curves: LearningCurves| PageChart::of(curves.label, curves.against, curves.series);
     let more = [("Gates", table::gates(comparison)), ("Tags", table::tags(comparison))];
     let mut tables = vec![PageTable::new("Scores", &scores), PageTable::new("Runs", &costs)];
     tables.extend(more.iter().filter_map(|(name, rows)| Some(PageTable::new(name, rows.as_ref()?))));

@@ -2,32 +2,12 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
-
-use super::axes::{Axes, LEFT, RIGHT, height, legend_place};
+use super::axes::{Axes, height, legend_place};
 use super::curves::Series;
-use super::svg::{COLOURS, WIDTH, escape, opening};
-
-/// A drawn chart.
-#[derive(Clone, Debug, Serialize)]
-pub struct Chart {
-    /// The drawing.
-    pub svg: String,
-    /// Position of the plot in it.
-    pub frame: Frame,
-}
-
-/// Position of the plot, and the values at its left and right ends.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Frame {
-    width: f64,
-    left: f64,
-    right: f64,
-    x: [f64; 2],
-}
+use super::svg::{colour, escape, opening};
 
 /// Draws lines with axes named `x_label` and `y_label`, x from `begin` on; `None` if there is no point.
-pub fn draw(series: &[Series], x_label: &str, y_label: &str, begin: f64) -> Option<Chart> {
+pub fn draw(series: &[Series], x_label: &str, y_label: &str, begin: f64) -> Option<String> {
     let edges = |line: &Series| {
         let ends = line.points.iter().zip(&line.band);
         ends.flat_map(|(point, band)| band.map(|edge| (point.0, edge))).collect::<Vec<_>>()
@@ -42,7 +22,7 @@ pub fn draw(series: &[Series], x_label: &str, y_label: &str, begin: f64) -> Opti
     let mut add = |text: String| svg.write_str(&text).expect("a string grows");
     let mut legends = 0;
     for line in series {
-        let colour = COLOURS[line.run % COLOURS.len()];
+        let colour = colour(line.run);
         let dash = if line.dashed { " stroke-dasharray=\"5 3\" stroke-opacity=\"0.8\"" } else { "" };
         let style =
             format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-linejoin=\"round\"{dash}");
@@ -58,8 +38,7 @@ pub fn draw(series: &[Series], x_label: &str, y_label: &str, begin: f64) -> Opti
         // A short curve is its points.
         if line.points.len() <= 12 {
             for (x, y) in &line.points {
-                let (x, y) = (axes.across(*x), axes.down(*y));
-                add(format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"));
+                add(mark(axes.across(*x), axes.down(*y), line.run, colour));
             }
         }
         let Some(legend) = &line.legend else { continue };
@@ -75,7 +54,23 @@ pub fn draw(series: &[Series], x_label: &str, y_label: &str, begin: f64) -> Opti
         ));
     }
     svg += "</svg>\n";
-    Some(Chart { svg, frame: Frame { width: WIDTH, left: LEFT, right: RIGHT, x: axes.xs } })
+    Some(svg)
+}
+
+/// A hollow mark, of another shape for each run, so that points of equal values can be told apart.
+fn mark(x: f64, y: f64, run: usize, colour: &str) -> String {
+    let style = format!("fill=\"{colour}\" fill-opacity=\"0.2\" stroke=\"{colour}\" stroke-width=\"1.5\"");
+    let corners = |corners: &[(f64, f64)]| {
+        let corners: Vec<String> =
+            corners.iter().map(|(dx, dy)| format!("{:.1},{:.1}", x + dx, y + dy)).collect();
+        format!("<polygon points=\"{}\" {style}/>", corners.join(" "))
+    };
+    match run % 4 {
+        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" {style}/>"),
+        1 => corners(&[(-5.5, -5.5), (5.5, -5.5), (5.5, 5.5), (-5.5, 5.5)]),
+        2 => corners(&[(0.0, -8.0), (7.0, 4.5), (-7.0, 4.5)]),
+        _ => corners(&[(0.0, -9.0), (9.0, 0.0), (0.0, 9.0), (-9.0, 0.0)]),
+    }
 }
 
 #[cfg(test)]
@@ -92,22 +87,22 @@ mod tests {
     fn points_lie_in_the_plot_and_names_are_escaped() {
         let chart = draw(&[series(&[(0.0, 9.0), (10.0, 4.0)])], "updates", "loss", 0.0).unwrap();
         // 9 and 4 are themselves ticks: the first point is at the top, the last at the bottom right.
-        assert!(chart.svg.contains("points=\"64.0,12.0 704.0,352.0\""), "{}", chart.svg);
-        assert!(chart.svg.contains("a &lt;b&gt; &amp; c") && !chart.svg.contains("<b>"));
-        assert!(chart.svg.starts_with("<svg xmlns=") && chart.svg.ends_with("</svg>\n"));
+        assert!(chart.contains("points=\"64.0,12.0 704.0,352.0\""), "{chart}");
+        assert!(chart.contains("a &lt;b&gt; &amp; c") && !chart.contains("<b>"));
+        assert!(chart.starts_with("<svg xmlns=") && chart.ends_with("</svg>\n"));
         assert!(draw(&[], "x", "y", 0.0).is_none() && draw(&[series(&[])], "x", "y", 0.0).is_none());
         let late = draw(&[series(&[(6.0, 9.0), (10.0, 4.0)])], "updates", "loss", 5.0).unwrap();
-        assert!(late.svg.contains("points=\"192.0,12.0 704.0,352.0\""), "{}", late.svg);
+        assert!(late.contains("points=\"192.0,12.0 704.0,352.0\""), "{late}");
         let band = Series { band: vec![[8.0, 9.0], [4.0, 5.0]], ..series(&[(0.0, 8.5), (10.0, 4.5)]) };
-        let banded = draw(&[band], "updates", "loss", 0.0).unwrap().svg;
+        let banded = draw(&[band], "updates", "loss", 0.0).unwrap();
         assert!(
             banded.contains("<polygon points=\"64.0,80.0 704.0,352.0 704.0,284.0 64.0,12.0\""),
             "{banded}"
         );
         let single = draw(&[series(&[(5.0, 0.0)])], "x", "y", 0.0).unwrap();
-        assert!(!single.svg.contains("NaN") && !single.svg.contains("inf"), "{}", single.svg);
+        assert!(!single.contains("NaN") && !single.contains("inf"), "{single}");
         let twins = [series(&[(0.0, 1.0)]), Series { legend: None, ..series(&[(0.0, 2.0)]) }];
-        let twins = draw(&twins, "x", "y", 0.0).unwrap().svg;
+        let twins = draw(&twins, "x", "y", 0.0).unwrap();
         assert_eq!((twins.matches("a &lt;b&gt;").count(), twins.matches("<polyline").count()), (1, 2));
     }
 }

@@ -17,4 +17,4 @@ pub mod of_transfer;
 pub mod scatter;
 mod svg;
 
-pub use self::svg::escape;
+pub use self::svg::{colour, escape};

@@ -84,7 +84,7 @@ pub fn bands(curves: &LearningCurves, begin: f64) -> Option<String> {
         }
     }
     let means: Vec<Series> = systems.iter().map(|(_, lines)| mean_line(lines, begin)).collect();
-    Some(chart::draw(&means, curves.against.label(), curves.label, begin)?.svg)
+    chart::draw(&means, curves.against.label(), curves.label, begin)
 }
 
 /// Mean of the lines at the points that all of them have.

@@ -7,6 +7,11 @@ pub(super) const TOP: f64 = 12.0;
 /// Colours that people with any colour vision tell apart (Okabe and Ito), readable on white and on black.
 pub(super) const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
+/// Colour of a run by its number, from 0.
+pub fn colour(run: usize) -> &'static str {
+    COLOURS[run % COLOURS.len()]
+}
+
 /// Escapes text for HTML and SVG.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
