@@ -57,8 +57,11 @@ impl Device {
     pub fn describe(&self) -> String {
         match &self.0 {
             Kind::Cpu(_) => {
-                let kernel = crate::cpu::gemm::kernel_name();
-                format!("CPU, {} threads, {kernel} products", rayon::current_num_threads())
+                let threads = match rayon::current_num_threads() {
+                    1 => "1 thread".to_owned(),
+                    threads => format!("{threads} threads"),
+                };
+                format!("CPU, {threads}, products with {}", crate::cpu::gemm::instructions())
             }
             Kind::Gpu(gpu) => gpu.describe(),
         }

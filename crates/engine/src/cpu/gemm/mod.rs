@@ -111,6 +111,21 @@ pub fn kernel_name() -> &'static str {
     }
 }
 
+/// The instructions that large products use, in words.
+pub fn instructions() -> &'static str {
+    match kernel() {
+        Kernel::Amx | Kernel::AmxFull => "AMX",
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Portable if std::is_x86_feature_detected!("avx512f") => "AVX-512",
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Portable if std::is_x86_feature_detected!("fma") => "AVX2 and FMA",
+        #[cfg(target_arch = "aarch64")]
+        Kernel::Portable => "Neon",
+        #[cfg(not(target_arch = "aarch64"))]
+        Kernel::Portable => "no vector instructions",
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kernel {
     Amx,
