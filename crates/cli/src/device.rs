@@ -1,14 +1,16 @@
 //! Device that a command computes on.
 
 use anyhow::{Context, Result, bail};
+use mae_engine::cuda::compile::cache_folder;
 use mae_engine::{Device, Numbers};
 
 /// Flags of every command that computes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DeviceArgs {
-    /// Device: `cpu`, `cuda`, `cuda:1` (by number) or `auto` (the first GPU, or the CPU if no GPU can be used).
-    #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    device: String,
+    /// Device: `cpu`, `cuda`, `cuda:1` (by number) or `auto` (the first GPU, or the CPU if no GPU can be used) [default:
+    /// the variable MAE_DEVICE, else auto].
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
     /// Number type on a GPU: bf16 (with f32 sums and master weights) or f32, which is slower.
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
     precision: Precision,
@@ -21,28 +23,47 @@ enum Precision {
 }
 
 impl DeviceArgs {
-    /// Opens the device. With `auto`, a note on standard error says why no GPU can be used.
+    /// Opens the device. With `auto`, a note on standard error says why no GPU can be used, once on each machine.
     pub fn open(&self) -> Result<Device> {
         let numbers = match self.precision {
             Precision::Bf16 => Numbers::Bf16,
             Precision::F32 => Numbers::F32,
         };
-        match self.device.as_str() {
+        let (flag, wanted) = match (&self.device, std::env::var("MAE_DEVICE")) {
+            (Some(device), _) => ("--device ", device.clone()),
+            (None, Ok(device)) if !device.is_empty() => ("MAE_DEVICE=", device),
+            _ => ("--device ", "auto".to_owned()),
+        };
+        match wanted.as_str() {
             "cpu" => Ok(Device::cpu()),
             "auto" => Ok(Device::cuda(0, numbers).unwrap_or_else(|error| {
-                eprintln!("mae: {error}; using the CPU");
+                note_once(&format!("{error}; using the CPU"));
                 Device::cpu()
             })),
             name => {
                 let number = match name.split_once(':') {
                     None if name == "cuda" => "0",
                     Some(("cuda", number)) => number,
-                    _ => bail!("--device {name}: expected auto, cpu, cuda or cuda:NUMBER"),
+                    _ => bail!("{flag}{name}: expected auto, cpu, cuda or cuda:NUMBER"),
                 };
                 let ordinal =
-                    number.parse().with_context(|| format!("--device {name}: {number} is not a number"))?;
-                Device::cuda(ordinal, numbers).with_context(|| format!("--device {name}"))
+                    number.parse().with_context(|| format!("{flag}{name}: {number} is not a number"))?;
+                Device::cuda(ordinal, numbers).with_context(|| format!("{flag}{name}"))
             }
         }
+    }
+}
+
+/// Prints a note, unless it was printed before on this machine: the cache folder remembers the last one.
+fn note_once(note: &str) {
+    let memory = cache_folder().map(|folder| folder.join("device-note"));
+    if memory.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).as_deref() == Some(note) {
+        return;
+    }
+    eprintln!("mae: {note} (MAE_DEVICE=cpu or --device cpu chooses it; this note is not repeated)");
+    if let Some(file) = memory {
+        // Without a cache folder the note comes again.
+        file.parent().map(std::fs::create_dir_all);
+        std::fs::write(file, note).ok();
     }
 }

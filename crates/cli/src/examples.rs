@@ -87,7 +87,9 @@ fn every_example_parses() {
 fn examples_fit_the_width_of_the_help() {
     for (name, command) in commands() {
         for line in help(&command).lines() {
-            assert!(line.chars().count() <= 100, "`{name} --help` would break this line: {line}");
+            // Commands can be copied from a terminal of 80 columns.
+            let most = if line.starts_with("    ") { 80 } else { 100 };
+            assert!(line.chars().count() <= most, "`{name} --help` would break this line: {line}");
         }
     }
 }

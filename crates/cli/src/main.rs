@@ -2,15 +2,19 @@
 
 mod columns;
 mod commands;
+mod data_arg;
 mod device;
 #[cfg(test)]
 mod examples;
+mod fairseq;
 mod faults;
+mod names;
 mod outputs;
 mod page;
 mod progress;
 mod stream;
 mod studies;
+mod suggestions;
 mod training;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -21,7 +25,8 @@ Examples:
     mae quickstart
 
   Prepare, train, translate and score:
-    mae preprocess -s de -t en --trainpref train --validpref val --testpref test --bpe 4000
+    mae preprocess -s de -t en --trainpref train --validpref val \\
+        --testpref test --bpe 4000
     mae train data-bin --recipe multi30k-mae7 --save-dir runs/mae7
     mae generate runs/mae7/checkpoint_best --source test.de --plain > test.out
     mae score --sys test.out --ref test.en";
@@ -57,8 +62,10 @@ enum Command {
     ApplyBpe(commands::apply_bpe::Args),
     Prepare(commands::prepare::Args),
     Preprocess(commands::preprocess::Args),
+    Recipes(commands::recipes::Args),
     Train(Box<commands::train::Args>),
     Validate(commands::validate::Args),
+    #[command(visible_alias = "translate")]
     Generate(commands::generate::Args),
     Interactive(commands::interactive::Args),
     EvalLm(commands::eval_lm::Args),
@@ -82,7 +89,21 @@ enum Command {
 fn main() -> std::process::ExitCode {
     explain_failed_prints();
     ignore_file_size_signal();
-    let matches = Cli::command().get_matches();
+    mae_model::provenance::set_program(concat!("mae ", env!("MAE_VERSION")));
+    let fairseq::Translated { words, left_out } =
+        match fairseq::translate(names::expand(std::env::args_os().collect())) {
+            Ok(translated) => translated,
+            Err(why) => {
+                eprintln!("mae: {why} (docs/fairseq.md has all flags)");
+                return std::process::ExitCode::from(2);
+            }
+        };
+    let program = Cli::command();
+    let matches = program.clone().try_get_matches_from(&words);
+    let matches = matches.unwrap_or_else(|error| suggestions::checked(error, &program, &words).exit());
+    if !left_out.is_empty() {
+        eprintln!("mae: flags of fairseq that change nothing here: {}", left_out.join("; "));
+    }
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match run(cli) {
         Ok(code) => code,
@@ -93,7 +114,7 @@ fn main() -> std::process::ExitCode {
             {
                 return cannot_print(error, error.kind() == std::io::ErrorKind::BrokenPipe).into();
             }
-            eprintln!("mae: {}", faults::message(&error, &Cli::command(), &matches));
+            eprintln!("mae: {}", faults::message(&error, &program, &matches));
             std::process::ExitCode::FAILURE
         }
     }
@@ -157,6 +178,7 @@ fn run_command(command: Command) -> anyhow::Result<std::process::ExitCode> {
         Command::ApplyBpe(args) => commands::apply_bpe::run(args),
         Command::Prepare(args) => commands::prepare::run(args),
         Command::Preprocess(args) => commands::preprocess::run(args),
+        Command::Recipes(args) => commands::recipes::run(args),
         Command::Train(args) => commands::train::run(*args),
         Command::Validate(args) => commands::validate::run(args),
         Command::Generate(args) => commands::generate::run(args),

@@ -1,12 +1,18 @@
 //! Progress bars on standard error, hidden if it is not a terminal.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// Progress bar named `what` over `total` items.
 pub fn bar(total: u64, what: &str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} {msg} [{elapsed} < {eta}]")
         .expect("the template is valid");
     ProgressBar::new(total).with_style(style).with_prefix(what.to_owned())
+}
+
+/// Writes a rate without digits after the point.
+fn whole_rate(state: &ProgressState, out: &mut dyn std::fmt::Write) {
+    // A writer that fails is a terminal that has gone.
+    write!(out, "{}", HumanCount(state.per_sec() as u64)).ok();
 }
 
 /// Progress of work in several stages, with one bar for the current stage.
@@ -25,9 +31,10 @@ impl Stages {
     /// Updates a stage that counts lines, without a known total.
     pub fn lines(&mut self, stage: &str, done: u64) {
         if stage != self.stage {
-            let style =
-                ProgressStyle::with_template("{prefix} {spinner} {human_pos} lines [{elapsed}, {per_sec}]");
-            let style = style.expect("the template is valid");
+            let style = ProgressStyle::with_template(
+                "{prefix} {spinner} {human_pos} lines [{elapsed}, {rate} lines/s]",
+            );
+            let style = style.expect("the template is valid").with_key("rate", whole_rate);
             self.enter(stage, ProgressBar::new_spinner().with_style(style).with_prefix(stage.to_owned()));
         }
         self.bar.set_position(done);

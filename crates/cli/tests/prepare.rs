@@ -61,7 +61,7 @@ fn from_raw_text_to_a_score() {
         "training pairs read: 400; held out: 20 for valid, 30 for test",
         "train after cleaning: 400 of 400 pairs",
         "test: 30 lines, 30 pairs written",
-        "`mae train out/data-bin`",
+        "mae train out/data-bin --recipe",
     ] {
         assert!(run.succeeded().contains(part), "no `{part}` in:\n{}", run.stdout);
     }

@@ -22,6 +22,7 @@ use mae_train::validate::untrained_gates;
 use serde::Serialize;
 
 use super::eval_lm::BlockArgs;
+use crate::data_arg::DataArg;
 use crate::device::DeviceArgs;
 use crate::outputs::{check_place, unless_nobody_reads};
 use crate::page::{self, page};
@@ -32,13 +33,15 @@ Examples:
     mae analyze runs/mae7/checkpoint_best --data data-bin --html mae7.html
 
   Also translate with one expert at a time, and print JSON:
-    mae analyze runs/mae7/checkpoint_best --data data-bin --split valid --one-expert --json
+    mae analyze runs/mae7/checkpoint_best --data data-bin --split valid \\
+        --one-expert --json
 
   Show which experts serve which domain (one tag per sentence pair in test.domain):
     mae analyze runs/mae7/average --data data-bin --tags test.domain
 
   Analyse a language model on binarised data or on plain text:
-    mae analyze runs/lm/checkpoint_best --data wiki-bin --tokens-per-sample 512 \\
+    mae analyze runs/lm/checkpoint_best --data wiki-bin \\
+        --tokens-per-sample 512 \\
         --context-window 480 --html lm.html
     mae analyze runs/lm/checkpoint_best --text chapter.txt
 
@@ -55,15 +58,14 @@ The page is a single file that works offline. docs/analysis.md explains the numb
 pub struct Args {
     /// Model folder.
     model: PathBuf,
-    /// Folder with the dictionaries and the splits.
-    #[arg(long, value_name = "DIR", required_unless_present = "text")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    data: DataArg,
     /// Split to analyse [default: test].
     #[arg(long, alias = "gen-subset", value_name = "NAME")]
     split: Option<String>,
-    /// Text to analyse a language model on, in place of --data (plain, .gz or .zst; `-` is standard input). It is
+    /// Text to analyse a language model on, in place of DATA (plain, .gz or .zst; `-` is standard input). It is
     /// segmented with the model's codes, if it has any.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "split"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["DataArg", "split"])]
     text: Option<PathBuf>,
     /// Source language [default: from the file names].
     #[arg(short = 's', long, value_name = "LANG", requires = "target_lang")]
@@ -190,11 +192,12 @@ impl Args {
 
     /// Result with the names of model and data.
     fn found(&self, system: System, analysis: Analysis, one_expert: Option<OneExpert>) -> Found {
-        let place = self.text.as_ref().or(self.data.as_ref());
+        let folder = self.data.folder();
+        let place = self.text.as_ref().or(folder.as_ref());
         Found {
             model: self.model.display().to_string(),
             data: place.map(|path| path.display().to_string()).unwrap_or_default(),
-            split: self.data.is_some().then(|| self.split().to_owned()),
+            split: self.data.folder().is_some().then(|| self.split().to_owned()),
             system,
             analysis,
             one_expert,

@@ -13,10 +13,12 @@ Examples:
     mae apply-bpe -c codes train.tok.de -o train.bpe.de
 
   Use only pieces that occur at least 50 times in the training text (see `mae learn-bpe`):
-    mae apply-bpe -c codes --vocabulary vocab.de --vocabulary-threshold 50 < test.de > test.bpe.de
+    mae apply-bpe -c codes --vocabulary vocab.de --vocabulary-threshold 50 \\
+        < test.de > test.bpe.de
 
   Keep placeholders and a name in one piece:
-    mae apply-bpe -c codes --glossaries '<[a-z]+>' Europarl < test.tok.de > test.bpe.de
+    mae apply-bpe -c codes --glossaries '<[a-z]+>' Europarl < test.tok.de \\
+        > test.bpe.de
 
   Segment training text with BPE dropout; another seed gives another segmentation:
     mae apply-bpe -c codes --dropout 0.1 --seed 1 train.tok.de -o train.bpe.1.de

@@ -11,11 +11,13 @@ use mae_train::{artifacts, kept};
 const EXAMPLES: &str = "\
 Examples:
   Train and keep five epochs, then average them:
-    mae train data-bin --recipe iwslt14-mae7 --save-dir run --set train.keep_last_epochs=5
+    mae train data-bin --recipe iwslt14-mae7 --save-dir run \\
+        --set train.keep_last_epochs=5
     mae average run --num-epoch-checkpoints 5 --output run/average
 
   Average checkpoints that were saved by update, up to update 60,000:
-    mae average run --num-update-checkpoints 5 --checkpoint-upper-bound 60000 --output run/average
+    mae average run --num-update-checkpoints 5 --checkpoint-upper-bound 60000 \\
+        --output run/average
 
   Average the three best checkpoints, or any model folders:
     mae average run --num-best-checkpoints 3 --output run/average-best
@@ -31,21 +33,21 @@ pub struct Args {
     #[arg(required_unless_present = "inputs", conflicts_with = "inputs", requires = "count")]
     run: Option<PathBuf>,
     /// Average the newest N epoch checkpoints (checkpoint7).
-    #[arg(long, value_name = "N", requires = "run", group = "count")]
+    #[arg(long, value_name = "N", group = "count")]
     num_epoch_checkpoints: Option<usize>,
     /// Average the newest N checkpoints that were saved by update (checkpoint_7_12000).
-    #[arg(long, value_name = "N", requires = "run", group = "count")]
+    #[arg(long, value_name = "N", group = "count")]
     num_update_checkpoints: Option<usize>,
     /// Average the N best checkpoints (checkpoint.best_bleu_34.5600_12000).
-    #[arg(long, value_name = "N", requires = "run", group = "count")]
+    #[arg(long, value_name = "N", group = "count")]
     num_best_checkpoints: Option<usize>,
     /// Metric of the best checkpoints, if the run has kept both kinds.
     #[arg(long = "best-checkpoint-metric", value_name = "METRIC", requires = "num_best_checkpoints")]
     metric: Option<BestBy>,
     /// Ignore checkpoints after this epoch, or after this update for checkpoints saved by update.
-    #[arg(long, value_name = "NUMBER", requires = "run")]
+    #[arg(long, value_name = "NUMBER", requires = "count")]
     checkpoint_upper_bound: Option<u64>,
-    /// Model folders to average.
+    /// Model folders to average; with --num-…-checkpoints the folder of a run, as in fairseq.
     #[arg(long, num_args = 1.., value_name = "DIR")]
     inputs: Vec<PathBuf>,
     /// Folder to write.
@@ -61,9 +63,11 @@ enum BestBy {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let inputs = match &args.run {
-        Some(run) => choose(run, &args)?,
-        None => args.inputs,
+    let counts = args.num_epoch_checkpoints.or(args.num_update_checkpoints).or(args.num_best_checkpoints);
+    let inputs = match (&args.run, &args.inputs[..], counts) {
+        (Some(run), ..) | (None, [run], Some(_)) => choose(run, &args)?,
+        (None, _, Some(_)) => bail!("--num-…-checkpoints chooses among those of one run: give one folder"),
+        (None, _, None) => args.inputs,
     };
     ensure!(!inputs.contains(&args.output), "--output {} is one of the inputs", args.output.display());
     ensure!(!args.output.is_file(), "--output {} is a file; a model is a folder", args.output.display());

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use mae_data::pairs::detect_languages;
 use mae_data::{BlockOptions, Blocks, BreakMode, Corpus, files};
 use mae_model::batches::TextLoss;
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use super::eval_lm::{Source, load};
 use super::validate::open_split;
+use crate::data_arg::data_bin;
 use crate::device::DeviceArgs;
 
 const EXAMPLES: &str = "\
@@ -29,10 +31,12 @@ Examples:
 
   Make a plain transformer of one expert of a model, or of the means of its gates:
     mae convert runs/mae7/checkpoint_best --system base --expert 3 --out expert3
-    mae convert runs/mae7/checkpoint_best --system base --mean-gates --data data-bin --out mean
+    mae convert runs/mae7/checkpoint_best --system base --mean-gates \\
+        --data data-bin --out mean
 
   Remove the two least important heads of every attention, and say what it costs:
-    mae convert runs/base/checkpoint_best --drop-heads 2 --data data-bin --split valid --out small";
+    mae convert runs/base/checkpoint_best --drop-heads 2 --data data-bin \\
+        --split valid --out small";
 
 /// Add gates to a model, fold them away, or remove heads.
 ///
@@ -63,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "RANKING", default_value = "importance", requires = "drop_heads")]
     by: By,
     /// Binarised data set to measure the loss on before and after, and the heads.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = PathBufValueParser::new().map(|folder| data_bin(&folder)))]
     data: Option<PathBuf>,
     /// Split of the data set.
     #[arg(long, default_value = "valid", value_name = "NAME", requires = "data")]

@@ -12,7 +12,8 @@ Examples:
     mae detokenize -l de train.tok.de -o train.de
 
   Score the output of a model that was trained on tokens:
-    mae generate MODEL --source test.tok.de --plain | mae detokenize -l en > test.out
+    mae generate MODEL --source test.tok.de --plain | mae detokenize -l en \\
+        > test.out
     mae score --sys test.out --ref test.en
 
 The output equals that of sacremoses 0.2.0.";

@@ -15,7 +15,8 @@ Examples:
   Compare every op of the GPU with the CPU; the exit code is 1 if one is wrong:
     mae doctor --kernels
     mae doctor --kernels --filter attention --numbers f32
-    compute-sanitizer --tool racecheck mae doctor --kernels --small --numbers bf16
+    compute-sanitizer --tool racecheck mae doctor --kernels --small \\
+        --numbers bf16
 
 MAE_CUDA_LIBS lists folders (separated by colons) to search for CUDA's libraries after the system's.
 MAE_CACHE names the folder for compiled kernels, in place of your cache folder.";

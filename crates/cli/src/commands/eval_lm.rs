@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::generate::args::no_such_experts;
 use super::generate::input::all_lines;
+use crate::data_arg::DataArg;
 use crate::device::DeviceArgs;
 use crate::outputs::check_place;
 use crate::progress;
@@ -26,7 +27,8 @@ Examples:
         --tokens-per-sample 512 --context-window 480
 
   Measure two splits, as JSON:
-    mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki --split valid,test --json
+    mae eval-lm runs/lm/checkpoint_best --data data-bin/wiki \\
+        --split valid,test --json
 
   Write the log-probability of every token:
     mae eval-lm MODEL --data DIR --log-probs tokens.jsonl
@@ -47,15 +49,14 @@ one JSON object per line of the text, with its tokens and their natural-log prob
 pub struct Args {
     /// Model folder.
     model: PathBuf,
-    /// Folder with dict.txt and the splits, as `mae preprocess --only-source` writes it.
-    #[arg(long, value_name = "DIR", required_unless_present = "text")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    data: DataArg,
     /// Splits to measure, separated by commas.
     #[arg(long, alias = "gen-subset", default_value = "test", value_delimiter = ',', value_name = "NAME")]
     split: Vec<String>,
-    /// Text to measure on, in place of --data (plain, .gz or .zst; `-` is standard input). It is segmented with the
+    /// Text to measure on, in place of DATA (plain, .gz or .zst; `-` is standard input). It is segmented with the
     /// model's codes, if it has any.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "split"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["DataArg", "split"])]
     text: Option<PathBuf>,
     #[command(flatten)]
     blocks: BlockArgs,
@@ -173,9 +174,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(text) = &args.text {
         measure(&args, &folder, Source::Text(text))?;
     } else {
-        let data = args.data.as_ref().context("--data is missing")?;
+        let data = args.data.needed(", or a text with --text FILE")?;
         for split in &args.split {
-            measure(&args, &folder, Source::Split(data, split))?;
+            measure(&args, &folder, Source::Split(&data, split))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -16,20 +16,22 @@ use mae_translate::{Models, Pipeline, TextForm};
 use args::{ModelArgs, OutputArgs, SearchArgs};
 use input::{Input, TextOptions};
 use notes::Notes;
-use output::Printer;
+use output::{Printer, Style};
 use translate::{report_speed, score, translate};
 
+use crate::data_arg::data_bin;
 use crate::outputs::unless_nobody_reads;
 use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:
-  Translate text, one line out for one line in:
-    mae generate runs/de-en/checkpoint_best --source news.de --plain > news.en
-    echo 'guten morgen' | mae generate runs/de-en/checkpoint_best --source - --plain
+  Translate a text, one line out for one line in (`mae translate` is `mae generate --plain`):
+    mae translate runs/de-en/checkpoint_best news.de > news.en
+    echo 'guten morgen' | mae translate runs/de-en/checkpoint_best -
 
   Translate the test set of a preprocessed folder with the paper's WMT settings, and see its BLEU:
-    mae generate runs/en-de/checkpoint_best data-bin/wmt14 --beam 4 --lenpen 0.6 > test.out
+    mae generate runs/en-de/checkpoint_best data-bin/wmt14 --beam 4 \\
+        --lenpen 0.6 > test.out
     grep ^H test.out | cut -f3- > test.hyp
 
   Print the five best translations of each line as JSON, with the log-probability of every token:
@@ -37,10 +39,11 @@ Examples:
 
   Find five different translations, by diverse beam groups or by sampling:
     mae generate MODEL --source news.de --nbest 5 --diverse-beam-groups 5
-    mae generate MODEL --source news.de --nbest 5 --sampling --sampling-topp 0.9 --temperature 0.8
+    mae generate MODEL --source news.de --nbest 5 --sampling \\
+        --sampling-topp 0.9 --temperature 0.8
 
   Translate with an ensemble of three models:
-    mae generate run1/checkpoint_best:run2/checkpoint_best:run3/checkpoint_best --source news.de
+    mae generate run1/average:run2/average:run3/average --source news.de
 
   Use only the gates' favourite expert for each sentence, and print the gates:
     mae generate MODEL --source news.de --expert argmax --jsonl --gates
@@ -49,7 +52,8 @@ Examples:
     mae generate MODEL --source news.de --prefix-file begins.en --plain
 
   Score given translations:
-    mae generate MODEL --source news.de --target news.en --score-reference --jsonl
+    mae generate MODEL --source news.de --target news.en --score-reference \\
+        --jsonl
 
 Without --plain or --jsonl the output has fairseq's format, a block per sentence, in input order:
   S-0  source as the model read it (unknown words are <unk>)
@@ -71,7 +75,8 @@ of the output as they are) go to standard error; for sacreBLEU, pass the output 
 pub struct Args {
     #[command(flatten)]
     models: ModelArgs,
-    /// Folder written by `mae preprocess` or fairseq-preprocess, with the model's dictionaries
+    /// Folder written by `mae prepare`, `mae preprocess` or fairseq-preprocess with the model's dictionaries; or a text, as
+    /// with --source
     #[arg(conflicts_with = "source")]
     data: Option<PathBuf>,
     /// Split of DATA to translate: train, valid, test, …
@@ -87,7 +92,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     source: Option<PathBuf>,
     /// Reference translation of --source, line by line: for T- lines, BLEU, --prefix-size and --score-reference
-    #[arg(long, value_name = "FILE", requires = "source")]
+    #[arg(long, value_name = "FILE", conflicts_with = "gen_subset")]
     target: Option<PathBuf>,
     /// Do not apply the model's BPE codes: the text is segmented already
     #[arg(long)]
@@ -105,10 +110,16 @@ pub struct Args {
     search: SearchArgs,
     #[command(flatten)]
     output: OutputArgs,
+    /// Print no translations, only BLEU and speed (on standard error)
+    #[arg(long, conflicts_with_all = ["plain", "jsonl", "output"])]
+    quiet: bool,
 }
 
 /// Runs the command.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    if args.data.as_ref().is_some_and(|data| data.is_file() || data.as_os_str() == "-") {
+        args.source = args.data.take();
+    }
     unless_nobody_reads(generate(&args))
 }
 
@@ -116,7 +127,7 @@ fn generate(args: &Args) -> anyhow::Result<()> {
     let search = args.search.options(&args.models)?;
     let limits = args.search.limits()?;
     let models = args.models.load()?;
-    let style = args.output.style(&args.search, &models)?;
+    let style = if args.quiet { Style::Nothing } else { args.output.style(&args.search, &models)? };
     let options = args.output.group(search, args.models.mode(&models)?);
     let mut notes = Notes::new(models.positions());
     let input = args.read(&models, &mut notes)?;
@@ -147,14 +158,17 @@ impl Args {
             bail!("--source and --prefix-file cannot both be standard input; put one of them in a file");
         }
         let mut input = match (&self.data, &self.source) {
+            (Some(_), _) if self.target.is_some() => {
+                bail!("--target is the reference of a text; a preprocessed folder has its own")
+            }
             (Some(data), _) => {
                 let languages = self.source_lang.as_deref().zip(self.target_lang.as_deref());
-                Input::from_folder(data, &self.gen_subset, languages, models, text, notes)?
+                Input::from_folder(&data_bin(data), &self.gen_subset, languages, models, text, notes)?
             }
             (None, Some(source)) => Input::from_text(source, self.target.as_deref(), models, text, notes)?,
             (None, None) => bail!(
-                "nothing to translate: give a preprocessed folder after the model, or text with --source FILE \
-                 (`--source -` reads standard input)"
+                "nothing to translate: give a text or a preprocessed folder after the model, or text with --source FILE (`-` is \
+                 standard input)"
             ),
         };
         if let Some(size) = self.prefix_size {

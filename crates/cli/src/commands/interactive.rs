@@ -26,10 +26,12 @@ Examples:
     mae interactive runs/de-en/checkpoint_best --plain
 
   Translate in a pipeline, in batches of up to 64 lines:
-    mae tokenize -l de < news.de | mae interactive MODEL --plain --buffer-size 64 > news.tok.en
+    mae tokenize -l de < news.de | mae interactive MODEL --plain \\
+        --buffer-size 64 > news.tok.en
 
   Force the first words of a translation, given after a tab:
-    printf 'Das ist gut .\\tThat is\\n' | mae interactive MODEL --prefix-after-tab --plain
+    printf 'Das ist gut .\\tThat is\\n' | mae interactive MODEL \\
+        --prefix-after-tab --plain
 
 The output is that of `mae generate`, which also explains the search options.";
 
@@ -42,6 +44,9 @@ The output is that of `mae generate`, which also explains the search options.";
 pub struct Args {
     #[command(flatten)]
     models: ModelArgs,
+    /// fairseq's folder of dictionaries: the model folder has its own
+    #[arg(hide = true)]
+    _data: Option<PathBuf>,
     /// Number of lines to read before translating them together; the last batch can be smaller
     #[arg(long, value_name = "N", default_value_t = 1)]
     buffer_size: usize,

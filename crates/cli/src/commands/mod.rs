@@ -22,6 +22,7 @@ pub mod normalize;
 pub mod prepare;
 pub mod preprocess;
 pub mod quickstart;
+pub mod recipes;
 pub mod report;
 pub mod reproduce;
 pub mod score;

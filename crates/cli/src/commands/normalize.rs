@@ -12,7 +12,8 @@ Examples:
     mae normalize -l de train.de.gz -o train.norm.de
 
   Also turn full-width punctuation into ASCII and non-printing characters into blanks:
-    mae normalize -l en --replace-unicode-punct --non-printing blank < in.txt > out.txt
+    mae normalize -l en --replace-unicode-punct --non-printing blank < in.txt \\
+        > out.txt
 
 The output equals that of sacremoses 0.2.0; `--non-printing blank` is the
 remove-non-printing-char.perl of Moses.";

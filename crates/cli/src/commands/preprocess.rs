@@ -9,27 +9,33 @@ use mae_data::bpe::{Dropout, LearnOptions};
 use mae_data::preprocess::{BpeSource, LinePolicy, Policies, PreprocessReport, Progress};
 use mae_data::{BadUtf8, PreprocessOptions, preprocess};
 
+use super::prepare::how_to_train;
 use crate::progress::Stages;
 
 const EXAMPLES: &str = "\
 Examples:
   Learn 10,000 joint merges and binarise tokenised text (train.de, train.en, …; one sentence per
   line, line n of one file translating line n of the other) for German to English:
-    mae preprocess -s de -t en --trainpref data/train --validpref data/valid --testpref data/test \\
+    mae preprocess -s de -t en --trainpref data/train --validpref data/valid \\
+        --testpref data/test \\
         --bpe 10000 --destdir data-bin/iwslt14.de-en
 
   Binarise another test set with the dictionaries and merges of that run:
-    mae preprocess -s de -t en --testpref data/tst2015 --destdir data-bin/tst2015 \\
-        --srcdict data-bin/iwslt14.de-en/dict.de.txt --tgtdict data-bin/iwslt14.de-en/dict.en.txt \\
+    mae preprocess -s de -t en --testpref data/tst2015 \\
+        --destdir data-bin/tst2015 \\
+        --srcdict data-bin/iwslt14.de-en/dict.de.txt \\
+        --tgtdict data-bin/iwslt14.de-en/dict.en.txt \\
         --bpe-codes data-bin/iwslt14.de-en/bpe.codes
 
   Segment untokenised text with a model of SentencePiece:
-    mae preprocess -s de -t en --trainpref data/train --validpref data/valid --spm joint.model \\
+    mae preprocess -s de -t en --trainpref data/train --validpref data/valid \\
+        --spm joint.model \\
         --joined-dictionary --destdir data-bin/spm
 
   Binarise one text for a language model (the options name whole files; words stay whole unless
   --bpe N is given):
-    mae preprocess --only-source --trainpref train.txt --validpref valid.txt --testpref test.txt \\
+    mae preprocess --only-source --trainpref train.txt --validpref valid.txt \\
+        --testpref test.txt \\
         --destdir data-bin/wiki
 
 The folder has fairseq's format: either program reads what the other has written.";
@@ -292,7 +298,10 @@ fn print(out: &mut impl Write, args: &Args, report: &PreprocessReport) -> std::i
             };
             writeln!(out, "written to {destdir}; train on it with `mae train {destdir} {recipe}")
         }
-        Some(_) => writeln!(out, "written to {destdir}; train on it with `mae train {destdir}`"),
+        Some(_) => {
+            let how = how_to_train(&args.destdir, args.joined_dictionary);
+            writeln!(out, "written to {destdir}; {how}")
+        }
         None => writeln!(out, "written to {destdir}"),
     }
 }

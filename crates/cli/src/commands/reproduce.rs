@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use mae_data::files::{self, FolderLock};
 use mae_study::agreement::{as_measured, remarks};
 use mae_study::compare::{Comparison, compare};
@@ -14,6 +15,7 @@ use mae_study::keys::{Owned, each_once};
 use mae_study::{RunResult, Study, study};
 use serde::Serialize;
 
+use crate::data_arg::data_bin;
 use crate::studies::faults::name_flags;
 use crate::studies::record::Origin;
 use crate::studies::session::{self, Ending, SessionArgs};
@@ -32,14 +34,16 @@ Examples:
     mae reproduce two-tasks --out studies/two-tasks
 
   Run a part of a study for 25 minutes:
-    mae reproduce europarl160k --data ep160/data-bin --out studies/ep160 --only base,mae7 \\
+    mae reproduce europarl160k --data ep160/data-bin --out studies/ep160 \\
+        --only base,mae7 \\
         --seeds 1 --stop-after 25
 
   Print the tables of the results so far, and write the figures:
     mae reproduce europarl160k --out studies/ep160 --table --svg figures
 
   Run a study of your own and print JSON:
-    mae reproduce my-study.toml --data data-bin --out studies/mine --json > study.json
+    mae reproduce my-study.toml --data data-bin --out studies/mine --json \\
+        > study.json
 
 The folder gets study.json and study.html, a page with the tables, a figure and learning curves.
 Several processes can work on one study with different --only or --seeds. docs/studies.md explains
@@ -59,7 +63,7 @@ pub struct Args {
     #[arg(long)]
     list: bool,
     /// Folder written by `mae prepare` or `mae preprocess`; not needed for studies that make their corpus.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = PathBufValueParser::new().map(|folder| data_bin(&folder)))]
     data: Option<PathBuf>,
     /// Folder for runs and results.
     #[arg(long, value_name = "DIR", required_unless_present = "list")]

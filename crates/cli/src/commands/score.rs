@@ -27,20 +27,25 @@ Examples:
     mae score --sys hyp.tok --ref ref.tok --multi-bleu
 
   The number that many papers report for WMT14 English to German (about a point more; label it):
-    mae score --sys hyp.tok --ref newstest2014.tok.de --multi-bleu --compound-split
+    mae score --sys hyp.tok --ref newstest2014.tok.de --multi-bleu \\
+        --compound-split
 
   Score the output of a model, with the share of translations that match the reference exactly:
-    mae generate MODEL --source src.txt --plain | mae score --sys - --ref ref.txt --exact
+    mae generate MODEL --source src.txt --plain | mae score --sys - \\
+        --ref ref.txt --exact
 
   Compare two systems by three metrics, with a paired bootstrap test (or --paired-ar):
-    mae score --sys base.txt --sys mae.txt --ref ref.txt --metric bleu,chrf,ter --paired-bs
+    mae score --sys base.txt --sys mae.txt --ref ref.txt \\
+        --metric bleu,chrf,ter --paired-bs
 
   Score Chinese, or any language by the pieces of FLORES-200 (a SentencePiece model to download):
     mae score --sys hyp.zh --ref ref.zh --tok zh
-    mae score --sys hyp.zh --ref ref.zh --tok flores200 --spm-model flores200sacrebleuspm
+    mae score --sys hyp.zh --ref ref.zh --tok flores200 \\
+        --spm-model flores200sacrebleuspm
 
   Score each line by itself; lines of refs.tsv hold four references with tabs between them:
-    mae score --sys hyp.txt --ref refs.tsv --num-refs 4 --sentence-level --score-only
+    mae score --sys hyp.txt --ref refs.tsv --num-refs 4 --sentence-level \\
+        --score-only
 
   Score against a test set that sacreBLEU has downloaded:
     mae score --sys hyp.txt --test-set wmt14/full --langpair en-de

@@ -13,6 +13,7 @@ use mae_train::run::{Progress, Run};
 use mae_train::{Outcome, Recipe, recipe};
 
 use self::flags::{Flags, ResetFlags};
+use crate::data_arg::data_bin;
 use crate::device::DeviceArgs;
 use crate::training::display::{Display, Output, progress_in_words};
 use crate::training::faults::name_flags;
@@ -21,14 +22,18 @@ use crate::training::stop::Stop;
 const EXAMPLES: &str = "\
 Examples:
   Train MAE-7 by a recipe; run the same command again to continue after an interruption:
-    mae train data-bin --recipe multi30k-mae7 --save-dir runs/mae7 --max-epoch 30
+    mae train data-bin --recipe multi30k-mae7 --save-dir runs/mae7 \\
+        --max-epoch 30
 
   Change the system, the seed or any other key of a recipe:
-    mae train data-bin --recipe iwslt14-base --system mae6 --seed 2 --save-dir runs/mae6-2
-    mae train data-bin --recipe my.toml --set train.clip_norm=0.1 --save-dir runs/clipped
+    mae train data-bin --recipe iwslt14-base --system mae6 --seed 2 \\
+        --save-dir runs/mae6-2
+    mae train data-bin --recipe my.toml --set train.clip_norm=0.1 \\
+        --save-dir runs/clipped
 
   Fine-tune gates and attention outputs of a trained model on a part of other data:
-    mae train ted-bin --recipe wmt14-mae7 --finetune-from-model wmt/checkpoint_best \\
+    mae train ted-bin --recipe wmt14-mae7 \\
+        --finetune-from-model wmt/checkpoint_best \\
         --free gates+out --subset 5% --save-dir runs/ftg+
 
   Train a language model on data of `mae preprocess --only-source`:
@@ -47,17 +52,19 @@ log.jsonl.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Folder with dict.*.txt and train.*.{bin,idx}; for language models dict.txt and train.{bin,idx}.
+    /// Folder with dict.*.txt and train.*.{bin,idx}, for language models dict.txt and train.{bin,idx}; or the folder
+    /// --out of `mae prepare`.
     #[arg(required_unless_present_any = ["dry_run", "list_recipes"])]
     data: Option<PathBuf>,
-    /// Recipe: a name or a .toml file [default: iwslt14-mae7; for language models wiki103-mae7].
+    /// Recipe: a name (see `mae recipes`) or a .toml file [default: iwslt14-mae7; for language models wiki103-mae7; with
+    /// --arch a plain transformer].
     #[arg(long, value_name = "NAME|FILE")]
     recipe: Option<String>,
     /// Task [default: from the recipe or the data].
     #[arg(long, value_name = "TASK")]
     task: Option<TaskName>,
-    /// Print the names of all recipes and exit.
-    #[arg(long)]
+    /// Print the names of all recipes and exit; `mae recipes` describes them.
+    #[arg(long, hide = true)]
     list_recipes: bool,
     /// Folder for checkpoints and the log.
     #[arg(long, default_value = "checkpoints", value_name = "DIR")]
@@ -79,22 +86,22 @@ pub struct Args {
     overrides: Vec<String>,
     #[command(flatten)]
     device: DeviceArgs,
-    #[command(flatten)]
-    flags: Flags,
-    #[command(flatten)]
-    resets: ResetFlags,
-    /// Folder for event files of TensorBoard, in train/ and valid/.
-    #[arg(long, value_name = "DIR")]
-    tensorboard_logdir: Option<PathBuf>,
     /// Save and stop after this many minutes; the same command continues.
     #[arg(long, value_name = "MINUTES")]
     stop_after: Option<f64>,
+    /// Folder for event files of TensorBoard, in train/ and valid/.
+    #[arg(long, value_name = "DIR")]
+    tensorboard_logdir: Option<PathBuf>,
     /// Print events as JSON lines in place of progress bars.
     #[arg(long)]
     json: bool,
     /// Print the resolved configuration and exit.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    flags: Flags,
+    #[command(flatten)]
+    resets: ResetFlags,
 }
 
 /// fairseq's names.
@@ -114,7 +121,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let recipe = configure(&args)?;
     match args.data.as_deref().filter(|_| !args.dry_run) {
-        Some(data) => train(&args, recipe, data),
+        Some(data) => train(&args, recipe, &data_bin(data)),
         None => {
             print!("{}", recipe.to_toml()?);
             Ok(ExitCode::SUCCESS)
@@ -131,20 +138,20 @@ fn configure(args: &Args) -> Result<Recipe> {
         TaskName::LanguageModeling => Task::LanguageModeling,
     });
     let of_data = || match &args.data {
-        Some(data) if TextDataset::is_in(data) => Task::LanguageModeling,
+        Some(data) if TextDataset::is_in(data_bin(data)) => Task::LanguageModeling,
         _ => over.task(),
     };
-    let name = match (&args.recipe, wanted.unwrap_or_else(of_data)) {
-        (Some(name), _) => name,
-        (None, Task::Translation) => "iwslt14-mae7",
-        (None, Task::LanguageModeling) => "wiki103-mae7",
+    let (name, base) = match (&args.recipe, wanted.unwrap_or_else(of_data)) {
+        (Some(name), _) => (name.as_str(), Recipe::load(name)?),
+        // An architecture alone is a plain transformer, as in fairseq.
+        (None, _) if over.names_architecture() => ("of the architecture", Recipe::default()),
+        (None, Task::Translation) => ("iwslt14-mae7", Recipe::load("iwslt14-mae7")?),
+        (None, Task::LanguageModeling) => ("wiki103-mae7", Recipe::load("wiki103-mae7")?),
     };
-    let recipe = over.layers().iter().cloned().fold(Recipe::load(name)?, Recipe::with);
+    let recipe = over.layers().iter().cloned().fold(base, Recipe::with);
     let found = recipe.task();
     if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
-        bail!(
-            "--task asks for a {wanted}, the recipe {name} and the flags for a {found}; see --list-recipes"
-        );
+        bail!("--task asks for a {wanted}, the recipe {name} and the flags for a {found}; see `mae recipes`");
     }
     match &args.system {
         Some(system) => Ok(recipe.with_system(system)?),
@@ -167,6 +174,7 @@ fn train(args: &Args, recipe: Recipe, data: &Path) -> Result<ExitCode> {
             "mae: no end is set (--max-epoch, --max-update, --patience, --stop-after): trains until Ctrl-C"
         );
     }
+    let _answering = stop.answer("finishing the update and saving the run".into());
     let before = Progress::of(&args.save_dir)?;
     let mut display = Display::new(if args.json { Output::Json } else { Output::Text });
     let mut run = Run::new(data, recipe)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use mae_data::files::{self, FolderLock};
 use mae_study::RunResult;
 use mae_study::agreement::{as_measured, remarks};
@@ -20,6 +21,7 @@ use mae_train::{TrainConfig, finetune};
 use serde::Serialize;
 
 use crate::columns::print_columns;
+use crate::data_arg::data_bin;
 use crate::studies::faults::name_flags;
 use crate::studies::page::{PageTable, StudyPage};
 use crate::studies::record::Origin;
@@ -42,7 +44,8 @@ Examples:
     mae transfer --parent runs/wmt/average --data ted/data-bin --out studies/ted
 
   Run two methods on two parts with three seeds:
-    mae transfer --parent runs/wmt/average --data ted/data-bin --out studies/ted \\
+    mae transfer --parent runs/wmt/average --data ted/data-bin \\
+        --out studies/ted \\
         --methods ftg,ftg+ --fractions 5,10 --seeds 1,2,3
 
   Print the table of the results so far:
@@ -64,7 +67,12 @@ pub struct Args {
     #[arg(long, value_name = "MODEL", required_unless_present = "table")]
     parent: Option<PathBuf>,
     /// Folder with the data to fine-tune on.
-    #[arg(long, value_name = "DIR", required_unless_present = "table")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "table",
+        value_parser = PathBufValueParser::new().map(|folder| data_bin(&folder))
+    )]
     data: Option<PathBuf>,
     /// Folder for runs and results.
     #[arg(long, value_name = "DIR")]

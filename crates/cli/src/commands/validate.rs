@@ -15,6 +15,7 @@ use mae_train::dictionaries::mismatch;
 use mae_train::validate::{HeadWeights, development_loss};
 use serde::Serialize;
 
+use crate::data_arg::DataArg;
 use crate::device::DeviceArgs;
 
 const EXAMPLES: &str = "\
@@ -23,7 +24,8 @@ Examples:
     mae validate runs/mae7/checkpoint_best --data data-bin --split valid
 
   Measure loss and BLEU on two splits, as JSON:
-    mae validate runs/mae7/checkpoint_best --data data-bin --split valid,test --bleu --json";
+    mae validate runs/mae7/checkpoint_best --data data-bin --split valid,test \\
+        --bleu --json";
 
 /// Measure loss, perplexity, gate entropy and BLEU of a model on a binarised data set.
 ///
@@ -34,9 +36,8 @@ Examples:
 pub struct Args {
     /// Model folder.
     model: PathBuf,
-    /// Folder with dict.*.txt and the splits.
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[command(flatten)]
+    data: DataArg,
     /// Splits to measure, separated by commas.
     #[arg(
         long,
@@ -99,9 +100,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let folder = ModelFolder::load(&args.model, &args.device.open()?)
         .with_context(|| format!("model {}", args.model.display()))?;
+    let data = args.data.needed("")?;
     let (from, to) = match (&args.source_lang, &args.target_lang) {
         (Some(from), Some(to)) => (from.clone(), to.clone()),
-        _ => detect_languages(&args.data)?,
+        _ => detect_languages(&data)?,
     };
     let config = TrainConfig {
         label_smoothing: args.label_smoothing,
@@ -109,12 +111,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         ..TrainConfig::default()
     };
     for split in &args.split {
-        let data = open_split(&folder, &args.model, &args.data, split, (&from, &to))?;
+        let pairs = open_split(&folder, &args.model, &data, split, (&from, &to))?;
         let ModelFolder { model, codes, .. } = &folder;
-        let found = development_loss(model, &data, &config)?;
-        let bleu = args
-            .bleu
-            .then(|| BleuValidator::new(&data, codes.as_ref(), args.beam).bleu_with(model, &ExpertMode::Mix));
+        let found = development_loss(model, &pairs, &config)?;
+        let bleu = args.bleu.then(|| {
+            BleuValidator::new(&pairs, codes.as_ref(), args.beam).bleu_with(model, &ExpertMode::Mix)
+        });
         let report = Report {
             split,
             sentences: found.sentences,

@@ -1,13 +1,12 @@
 //! Progress of a run, for people or as JSON lines.
 
-use std::path::PathBuf;
-
 use indicatif::ProgressBar;
 use mae_train::artifacts::LAST;
 use mae_train::log::Event;
 use mae_train::memory::tokens_of;
 use mae_train::run::{Observer, Progress, Start};
 
+use super::pace::Pace;
 use crate::progress;
 
 /// Stream and form of the output.
@@ -25,23 +24,23 @@ pub enum Output {
 pub struct Display {
     output: Output,
     bar: ProgressBar,
-    folder: PathBuf,
     gpu: bool,
+    pace: Pace,
 }
 
 impl Display {
     /// Shows nothing yet.
     pub fn new(output: Output) -> Self {
-        Self { output, bar: ProgressBar::hidden(), folder: PathBuf::new(), gpu: false }
+        Self { output, bar: ProgressBar::hidden(), gpu: false, pace: Pace::default() }
     }
 
     /// Prints a line for people.
     pub fn say(&self, text: &str) {
-        match self.output {
+        self.bar.suspend(|| match self.output {
             Output::Text => println!("{text}"),
             Output::Errors => eprintln!("{text}"),
             Output::Json => {}
-        }
+        });
     }
 }
 
@@ -66,7 +65,7 @@ pub fn progress_in_words(Progress { epochs, updates }: Progress) -> String {
 
 impl Observer for Display {
     fn started(&mut self, start: &Start) {
-        (self.folder, self.gpu) = (start.folder.clone(), start.on_gpu);
+        self.gpu = start.on_gpu;
         if !start.has_development_set {
             eprintln!("mae: the data has no `valid` set: training without validation");
         }
@@ -116,9 +115,16 @@ impl Observer for Display {
             Event::Epoch { epoch, updates, done } => {
                 self.bar = progress::bar(*updates, &format!("epoch {epoch}"));
                 self.bar.set_position(*done);
+                self.pace.begin(*epoch, *updates, *done);
             }
-            Event::Update { done } => self.bar.set_position(*done),
+            Event::Update { done } => {
+                self.bar.set_position(*done);
+                if let Some(text) = self.pace.update(*done, self.bar.is_hidden()) {
+                    self.say(&text);
+                }
+            }
             Event::Train(line) => {
+                self.pace.told();
                 let text = format!(
                     "loss {:.3} bits/token, ppl {:.2}, lr {:.2e}, {:.0} target tokens/s",
                     line.loss, line.ppl, line.lr, line.wps
@@ -150,7 +156,7 @@ impl Observer for Display {
                     text.push_str(&format!(", head weights {:.3} ± {:.3}", weights.mean, weights.deviation));
                 }
                 if valid.is_best {
-                    text.push_str(&format!(" (best so far, saved in {})", self.folder.display()));
+                    text.push_str(" (best so far)");
                 }
                 self.say(&text);
             }

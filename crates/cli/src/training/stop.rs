@@ -65,7 +65,8 @@ impl Stop {
         std::thread::spawn(move || {
             while over.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
                 if signal.load(Ordering::Relaxed) > 0 {
-                    eprintln!("mae: {busy}; Ctrl-C again to stop now");
+                    // The terminal has printed ^C, perhaps behind a progress bar.
+                    eprintln!("\nmae: {busy}; Ctrl-C again to stop now");
                     return;
                 }
             }

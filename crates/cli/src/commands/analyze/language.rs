@@ -1,6 +1,6 @@
 //! A language model on a text.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, bail, ensure};
 use mae_eval::analysis::one_expert::evaluate_text;
 use mae_eval::analysis::text::{Text, analyse_text};
 
@@ -20,9 +20,15 @@ pub(super) fn find(args: &Args) -> Result<Found> {
     let config = folder.model.config();
     let system = config.mixture.system;
     args.check_system(system)?;
-    let source = match (&args.text, &args.data) {
+    let folder_of_data = args.data.folder();
+    let source = match (&args.text, &folder_of_data) {
         (Some(text), _) => Source::Text(text),
-        (None, data) => Source::Split(data.as_ref().context("--data is missing")?, args.split()),
+        (None, Some(data)) => Source::Split(data, args.split()),
+        (None, None) => {
+            bail!(
+                "no data: give a preprocessed folder after the model or with --data, or a text with --text FILE"
+            )
+        }
     };
     let Opened { data, name, .. } = source.open(&folder, &args.model)?;
     let blocks = args.blocks.cut(&data, &name, config.max_positions)?;

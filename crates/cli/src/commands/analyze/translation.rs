@@ -61,7 +61,7 @@ pub(super) fn find(args: &Args) -> Result<Found> {
 
 /// The split, which must have been made with the model's dictionaries.
 fn open(args: &Args, folder: &ModelFolder) -> Result<ParallelDataset> {
-    let path = args.data.as_ref().context("--data is missing")?;
+    let path = &args.data.needed("")?;
     let (from, to) = match (&args.source_lang, &args.target_lang) {
         (Some(from), Some(to)) => (from.clone(), to.clone()),
         _ => detect_languages(path)?,

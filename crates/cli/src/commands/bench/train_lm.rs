@@ -19,7 +19,8 @@ Examples:
         --peer 'python3 tools/oracle/lm_bench.py --compile'
 
   Measure a smaller model, for CPUs:
-    mae bench train-lm --layers 3 --width 256 --inner 512 --vocab 33280 --cutoffs 4000,12000 \\
+    mae bench train-lm --layers 3 --width 256 --inner 512 --vocab 33280 \\
+        --cutoffs 4000,12000 \\
         --tokens-per-sample 128 --max-tokens 2048";
 
 /// Measure training of language models: tokens per second of F and G steps.

@@ -77,6 +77,7 @@ pub fn no_such_experts(model: &str, fault: ExpertFault) -> anyhow::Error {
 
 /// Flags of the search.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Search")]
 pub struct SearchArgs {
     /// Beam size; 1 is greedy search
     #[arg(long, value_name = "N", default_value_t = 5)]
@@ -171,6 +172,7 @@ impl SearchArgs {
 
 /// Flags of the output.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Output")]
 pub struct OutputArgs {
     /// Join BPE pieces (`@@ `) in all output; `--remove-bpe=false` keeps them
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,

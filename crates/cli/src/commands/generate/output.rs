@@ -20,6 +20,8 @@ pub enum Style {
     Plain,
     /// One object per sentence; scores in nats.
     Jsonl,
+    /// Nothing: BLEU and speed are enough.
+    Nothing,
 }
 
 /// Writes blocks, one per sentence.
@@ -99,6 +101,7 @@ impl Printer {
                 let text = self.text(input, &found.hypotheses[0].tokens);
                 self.sink.line(format_args!("{text}"))
             }
+            Style::Nothing => Ok(()),
             Style::Fairseq => self.block(input, i, &found.hypotheses),
             Style::Jsonl => {
                 let source = self.string(input, &input.data.src_vocab, &input.data.src.get(i));
@@ -127,6 +130,7 @@ impl Printer {
         let reference = input.data.tgt.get(i);
         let sum: f64 = log_probs.iter().map(|&p| f64::from(p)).sum();
         match self.style {
+            Style::Nothing => Ok(()),
             Style::Plain => self.sink.line(format_args!("{sum:.6}")),
             Style::Jsonl => {
                 let id = input.first + i;

@@ -6,10 +6,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use mae_data::BadUtf8;
 use mae_data::bpe::{Dropout, LearnOptions};
+use mae_data::pairs::detect_languages;
 use mae_data::prepare::recipes::{self, NewsCommentary};
 use mae_data::prepare::{Corpus, DATA_BIN, Pieces, PrepareOptions, PrepareReport, Progress, prepare};
+use mae_data::{BadUtf8, ParallelDataset};
+
+use mae_engine::{Device, Numbers};
+use mae_train::recipe;
 
 use super::preprocess;
 use crate::progress::Stages;
@@ -18,13 +22,15 @@ const EXAMPLES: &str = "\
 Examples:
   IWSLT14 German to English from the archive of WIT3, as fairseq's prepare-iwslt14.sh does it:
     mae prepare iwslt14 -s de -t en --archive de-en.tgz --out iwslt14.de-en
-    mae train iwslt14.de-en/data-bin --recipe iwslt14-mae7 --save-dir runs/iwslt14
+    mae train iwslt14.de-en/data-bin --recipe iwslt14-mae7 \\
+        --save-dir runs/iwslt14
 
   WMT14 English to German from a folder with the archives that prepare-wmt14en2de.sh downloads:
     mae prepare wmt14 -s en -t de --archive downloads --out wmt14.en-de
 
   Any two aligned files, with 2,000 pairs held out for validation and 2,000 for testing:
-    mae prepare parallel -s de -t en --source corpus.de.gz --target corpus.en.gz --out my-corpus
+    mae prepare parallel -s de -t en --source corpus.de.gz \\
+        --target corpus.en.gz --out my-corpus
 
 The folder --out then holds
     tmp/SPLIT.LANG    the splits as tokens
@@ -60,7 +66,8 @@ enum CorpusArgs {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
     mae prepare iwslt14 -s de -t en --archive de-en.tgz --out iwslt14.de-en
-    mae prepare iwslt14 -s en -t de --archive downloads --joined-dictionary --out iwslt14.en-de")]
+    mae prepare iwslt14 -s en -t de --archive downloads --joined-dictionary \\
+        --out iwslt14.en-de")]
 struct Iwslt14 {
     #[command(flatten)]
     common: Common,
@@ -129,7 +136,8 @@ struct Wmt16 {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
     mae prepare wmt14 -s en -t de --archive downloads --out wmt14.en-de
-    mae prepare wmt14 -s en -t de --archive downloads --icml17 --bpe 32000 --out wmt14.icml17")]
+    mae prepare wmt14 -s en -t de --archive downloads --icml17 --bpe 32000 \\
+        --out wmt14.icml17")]
 struct Wmt14 {
     #[command(flatten)]
     common: Common,
@@ -273,14 +281,29 @@ fn print(common: &Common, options: &PrepareOptions, report: &PrepareReport) -> a
     } else if !common.quiet {
         let data = options.out.join(DATA_BIN);
         writeln!(out, "{report}")?;
-        writeln!(
-            out,
-            "written to {}; train on it with `mae train {}`",
-            options.out.display(),
-            data.display()
-        )?;
+        let folder = options.out.display();
+        writeln!(out, "written to {folder}; {}", how_to_train(&data, options.joined_dictionary))?;
     }
     Ok(())
+}
+
+/// The command that trains on a folder, with a recipe that fits its size and this machine.
+pub(super) fn how_to_train(data: &Path, joined: bool) -> String {
+    let folder = data.display();
+    let on_gpu = Device::cuda(0, Numbers::Bf16).is_ok();
+    let pairs = detect_languages(data)
+        .and_then(|(source, target)| ParallelDataset::open(data, "train", &source, &target))
+        .map_or(0, |train| train.len() as u64);
+    let recipe = match recipe::fitting(pairs, on_gpu) {
+        // Its embeddings are shared by both languages.
+        "wmt14-mae7" if !joined => "wmt14-mae7 --set model.share_embeddings=decoder",
+        recipe => recipe,
+    };
+    let device = if on_gpu { "this GPU" } else { "a CPU" };
+    format!(
+        "train on it with a recipe for {pairs} pairs on {device} (`mae recipes` has others):\n  mae train {folder} --recipe \
+         {recipe} --save-dir runs/mae7"
+    )
 }
 
 fn show(stages: &mut Stages, step: Progress<'_>) {

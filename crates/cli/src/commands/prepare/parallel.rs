@@ -12,14 +12,16 @@ use super::Common;
 const EXAMPLES: &str = "\
 Examples:
   Hold 2,000 pairs out for validation and 2,000 for testing:
-    mae prepare parallel -s de -t en --source corpus.de.gz --target corpus.en.gz --out my-corpus
+    mae prepare parallel -s de -t en --source corpus.de.gz \\
+        --target corpus.en.gz --out my-corpus
 
   Use validation and test texts that exist (train.de, train.en, valid.de, …), lower-cased:
     mae prepare parallel -s de -t en --train train --valid valid --test test \\
         --lowercase --out my-corpus
 
   Chinese, by the pieces of a SentencePiece model:
-    mae prepare parallel -s zh -t en --train train --valid valid --test test --spm zh-en.model \\
+    mae prepare parallel -s zh -t en --train train --valid valid --test test \\
+        --spm zh-en.model \\
         --out my-corpus";
 
 /// Prepare any two aligned files, where line n of one translates line n of the other; plain, gzip or zstd.

@@ -5,136 +5,142 @@ use mae_train::Recipe;
 use mae_train::checkpoint::Resets;
 use toml::Value;
 
-/// Flags that fairseq users know; each stands for one key.
+const MODEL: &str = "Model";
+const OPTIMISATION: &str = "Optimisation";
+const BATCHES: &str = "Data and batches";
+const PARTS: &str = "Parts that are trained";
+const LENGTH: &str = "Length of the run";
+const CHECKPOINTS: &str = "Checkpoints and validation";
+
+/// Flags that stand for the key in their description, by fairseq's names where it has them.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Keys by their fairseq names")]
 pub struct Flags {
     /// model.arch
-    #[arg(long)]
+    #[arg(long, help_heading = MODEL)]
     arch: Option<String>,
     /// model.dropout
-    #[arg(long)]
+    #[arg(long, help_heading = MODEL)]
     dropout: Option<f32>,
     /// model.share_embeddings = "all"
-    #[arg(long)]
+    #[arg(long, help_heading = MODEL)]
     share_all_embeddings: bool,
-    /// train.seed
-    #[arg(long)]
-    seed: Option<u64>,
+    /// model.adaptive_softmax_cutoff, such as 20000,60000
+    #[arg(long, value_name = "N,…", help_heading = MODEL)]
+    adaptive_softmax_cutoff: Option<String>,
     /// train.optimizer: adam or nag
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     optimizer: Option<String>,
     /// train.momentum, for nag
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     momentum: Option<f32>,
     /// train.lr_scheduler: inverse_sqrt or cosine
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     lr_scheduler: Option<String>,
     /// train.lr; for cosine the lowest rate
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     lr: Option<f64>,
+    /// train.min_lr
+    #[arg(long, help_heading = OPTIMISATION)]
+    min_lr: Option<f64>,
     /// train.max_lr, for cosine
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     max_lr: Option<f64>,
+    /// train.warmup_updates
+    #[arg(long, help_heading = OPTIMISATION)]
+    warmup_updates: Option<u64>,
+    /// train.warmup_init_lr
+    #[arg(long, help_heading = OPTIMISATION)]
+    warmup_init_lr: Option<f64>,
     /// train.lr_period_updates, for cosine; 0: up to --max-update
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     lr_period_updates: Option<u64>,
     /// train.t_mult, for cosine
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     t_mult: Option<f64>,
     /// train.lr_shrink, for cosine
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     lr_shrink: Option<f64>,
-    /// train.warmup_init_lr
-    #[arg(long)]
-    warmup_init_lr: Option<f64>,
-    /// train.min_lr
-    #[arg(long)]
-    min_lr: Option<f64>,
-    /// train.warmup_updates
-    #[arg(long)]
-    warmup_updates: Option<u64>,
     /// train.weight_decay
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     weight_decay: Option<f32>,
     /// train.clip_norm
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     clip_norm: Option<f64>,
     /// train.label_smoothing
-    #[arg(long)]
+    #[arg(long, help_heading = OPTIMISATION)]
     label_smoothing: Option<f32>,
-    /// train.tokens_per_sample: tokens per block of a language model's text
-    #[arg(long)]
-    tokens_per_sample: Option<usize>,
-    /// train.sample_break_mode: none, complete or eos
-    #[arg(long)]
-    sample_break_mode: Option<String>,
-    /// model.adaptive_softmax_cutoff, such as 20000,60000
-    #[arg(long, value_name = "N,…")]
-    adaptive_softmax_cutoff: Option<String>,
-    /// train.gate_every_updates: G steps by update, not by epoch
-    #[arg(long)]
-    gate_every_updates: Option<u64>,
+    /// train.seed
+    #[arg(long, help_heading = OPTIMISATION)]
+    seed: Option<u64>,
     /// train.max_tokens
-    #[arg(long)]
+    #[arg(long, help_heading = BATCHES)]
     max_tokens: Option<u32>,
     /// train.max_sentences
-    #[arg(long, alias = "batch-size")]
+    #[arg(long, alias = "batch-size", help_heading = BATCHES)]
     max_sentences: Option<u32>,
+    /// train.update_freq
+    #[arg(long, help_heading = BATCHES)]
+    update_freq: Option<usize>,
     /// train.batching: packed, or frozen for fairseq's batches in fairseq's order
-    #[arg(long)]
+    #[arg(long, help_heading = BATCHES)]
     batching: Option<String>,
     /// train.required_batch_size_multiple, for frozen batches
-    #[arg(long)]
+    #[arg(long, help_heading = BATCHES)]
     required_batch_size_multiple: Option<usize>,
     /// train.subset: fraction of the training set to use, such as 5% or 0.05
-    #[arg(long, value_parser = fraction, value_name = "PART")]
+    #[arg(long, value_parser = fraction, value_name = "PART", help_heading = BATCHES)]
     subset: Option<f64>,
-    /// train.free: parameters to train: gates, gates+out (gates and attention outputs) or all
-    #[arg(long, value_name = "GROUPS")]
-    free: Option<String>,
-    /// train.finetune_from_model: model folder whose weights a new run starts from
-    #[arg(long, value_name = "DIR")]
-    finetune_from_model: Option<String>,
+    /// train.tokens_per_sample: tokens per block of a language model's text
+    #[arg(long, help_heading = BATCHES)]
+    tokens_per_sample: Option<usize>,
+    /// train.sample_break_mode: none, complete or eos
+    #[arg(long, help_heading = BATCHES)]
+    sample_break_mode: Option<String>,
     /// train.memory_check = false: do not try the largest batch before training
-    #[arg(long)]
+    #[arg(long, help_heading = BATCHES)]
     no_memory_check: bool,
-    /// train.update_freq
-    #[arg(long)]
-    update_freq: Option<usize>,
+    /// train.finetune_from_model: model folder whose weights a new run starts from
+    #[arg(long, value_name = "DIR", help_heading = PARTS)]
+    finetune_from_model: Option<String>,
+    /// train.free: parameters to train: gates, gates+out (gates and attention outputs) or all
+    #[arg(long, value_name = "GROUPS", help_heading = PARTS)]
+    free: Option<String>,
+    /// train.gate_every_updates: G steps by update, not by epoch
+    #[arg(long, help_heading = PARTS)]
+    gate_every_updates: Option<u64>,
     /// train.max_epoch
-    #[arg(long)]
+    #[arg(long, help_heading = LENGTH)]
     max_epoch: Option<u64>,
     /// train.max_update
-    #[arg(long)]
+    #[arg(long, help_heading = LENGTH)]
     max_update: Option<u64>,
     /// train.patience
-    #[arg(long)]
+    #[arg(long, help_heading = LENGTH)]
     patience: Option<u64>,
     /// train.save_interval: epochs between checkpoints
-    #[arg(long)]
+    #[arg(long, help_heading = CHECKPOINTS)]
     save_interval: Option<u64>,
     /// train.save_interval_updates
-    #[arg(long)]
+    #[arg(long, help_heading = CHECKPOINTS)]
     save_interval_updates: Option<u64>,
     /// train.keep_last_epochs
-    #[arg(long)]
+    #[arg(long, help_heading = CHECKPOINTS)]
     keep_last_epochs: Option<usize>,
     /// train.keep_interval_updates
-    #[arg(long)]
+    #[arg(long, help_heading = CHECKPOINTS)]
     keep_interval_updates: Option<usize>,
     /// train.keep_best_checkpoints
-    #[arg(long)]
+    #[arg(long, help_heading = CHECKPOINTS)]
     keep_best_checkpoints: Option<usize>,
-    /// train.log_interval
-    #[arg(long)]
-    log_interval: Option<u64>,
-    /// train.eval_bleu_beam = 5
-    #[arg(long)]
-    eval_bleu: bool,
     /// train.best_checkpoint_metric (loss or bleu)
-    #[arg(long)]
+    #[arg(long, help_heading = CHECKPOINTS)]
     best_checkpoint_metric: Option<String>,
+    /// train.eval_bleu_beam = 5
+    #[arg(long, help_heading = CHECKPOINTS)]
+    eval_bleu: bool,
+    /// train.log_interval
+    #[arg(long, help_heading = CHECKPOINTS)]
+    log_interval: Option<u64>,
 }
 
 impl Flags {
