@@ -75,7 +75,7 @@ function drawEntropy() {
   section("Gate entropy",
     make("p", { class: "faint" }, `In nats. Bars show how far a gate is below ln ${found.experts} = ${found.uniform_entropy.toFixed(3)}, a gate without favourites; a full bar is ${farthest.toFixed(3)} below it, and the mark is the untrained gate. ` +
       "Information is what an input tells about its expert: the entropy of the mean gate less the mean entropy. Experts in use: e to the entropy of the mean gate. Untrained: the gates before their training, on the same inputs."),
-    table(["attention", "entropy", "below uniform", "untrained", "information", "untrained", "experts in use", "sharing", "rows"], rows.concat(means)));
+    table(["attention", "entropy", make("th", { scope: "col", class: "text" }, "below uniform"), "untrained", "information", "untrained", "experts in use", "sharing", "rows"], rows.concat(means)));
 }
 
 function drawTags() {

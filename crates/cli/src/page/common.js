@@ -17,7 +17,7 @@ function make(name, attributes, ...children) {
 /** A table with a row of headings; the first cell of each row is its heading. */
 function table(headings, rows, attributes) {
   const cell = (value, i) => (value instanceof Node ? value : make(i === 0 ? "th" : "td", i === 0 ? { scope: "row" } : {}, String(value)));
-  const heading = (words, i) => make("th", { scope: "col", class: i === 0 ? "text" : null }, words);
+  const heading = (words, i) => (words instanceof Node ? words : make("th", { scope: "col", class: i === 0 ? "text" : null }, words));
   return make("div", { class: "scroll" }, make("table", attributes || {},
     make("thead", {}, make("tr", {}, headings.map(heading))),
     make("tbody", {}, rows.map((row) => (row instanceof Node ? row : make("tr", {}, row.map(cell)))))));
