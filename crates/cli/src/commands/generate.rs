@@ -79,14 +79,17 @@ pub struct Args {
     /// with --source
     #[arg(conflicts_with = "source")]
     data: Option<PathBuf>,
+    /// The same as DATA
+    #[arg(long = "data", value_name = "DIR", conflicts_with_all = ["data", "source"])]
+    data_folder: Option<PathBuf>,
     /// Split of DATA to translate: train, valid, test, …
     #[arg(long, value_name = "NAME", default_value = "test")]
     gen_subset: String,
     /// Source language of DATA [default: from the file names, if there is one pair only]
-    #[arg(long, short = 's', value_name = "LANG", requires_all = ["data", "target_lang"])]
+    #[arg(long, short = 's', value_name = "LANG", requires = "target_lang")]
     source_lang: Option<String>,
     /// Target language of DATA
-    #[arg(long, short = 't', value_name = "LANG", requires_all = ["data", "source_lang"])]
+    #[arg(long, short = 't', value_name = "LANG", requires = "source_lang")]
     target_lang: Option<String>,
     /// Text to translate, one sentence per line (plain, .gz or .zst; `-` is standard input)
     #[arg(long, value_name = "FILE")]
@@ -117,6 +120,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    args.data = args.data.or(args.data_folder.take());
     if args.data.as_ref().is_some_and(|data| data.is_file() || data.as_os_str() == "-") {
         args.source = args.data.take();
     }

@@ -10,7 +10,7 @@
 //! | `list` | fairseq's flags and their numbers of values, from `tools/fairseq_flags.tsv` |
 //! | `rule` | what becomes of a flag |
 //! | `common`, `training`, `model`, `others` | the table: a rule for every flag |
-//! | `values` | rules that depend on the value |
+//! | `values`, `training_values` | rules that depend on the value |
 //! | `line` | a command line taken apart |
 //! | `defaults` | fairseq's defaults where ours are others |
 //! | `document` | the tables of `docs/fairseq.md` |
@@ -25,6 +25,7 @@ mod model;
 mod others;
 mod rule;
 mod training;
+mod training_values;
 mod values;
 
 use std::ffi::OsString;

@@ -2,7 +2,8 @@
 
 use super::rule::Row;
 use super::rule::Rule::{By, Key, Keys, Same, Unneeded, Unsupported};
-use super::values::{activation, architecture, cutoffs, norm, one_of_both, positions, shared, unless_zero};
+use super::training_values::{activation, architecture, cutoffs, norm, one_of_both, positions, shared};
+use super::values::unless_zero;
 
 /// Sizes and choices of models.
 pub const MODEL: &[Row] = &[

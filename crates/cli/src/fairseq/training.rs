@@ -2,10 +2,11 @@
 
 use super::rule::Row;
 use super::rule::Rule::{By, Key, Keys, Only, Same, Unneeded, Unsupported};
-use super::values::{
-    betas, bleu_arguments, criterion, hours, log_format, lowest_rate, maximise, metric, model_folder,
-    one_value, optimizer, rate, restore, scheduler, unless_negative, unless_zero,
+use super::training_values::{
+    betas, bleu_arguments, criterion, hours, log_format, lowest_rate, maximise, metric, one_value, optimizer,
+    rate, scheduler,
 };
+use super::values::{model_folder, restore, unless_negative, unless_zero};
 
 /// Optimisation, batches and validation.
 pub const TRAIN: &[Row] = &[
