@@ -23,6 +23,27 @@ pub enum Error {
         source: io::Error,
     },
 
+    /// Another process works in a folder.
+    #[error(
+        "{} is in use by another process{}; wait until it has ended, or choose another folder",
+        folder.display(), process.map_or(String::new(), |id| format!(" ({id})"))
+    )]
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+        /// Id of the process, if it is known.
+        process: Option<u32>,
+    },
+
+    /// A folder is no longer there.
+    #[error(
+        "{} was removed or moved away while it was in use; nothing more can be saved there", folder.display()
+    )]
+    FolderGone {
+        /// The folder.
+        folder: PathBuf,
+    },
+
     /// A line is not UTF-8 and the policy is to refuse it.
     #[error(
         "{}, line {line}: byte {byte} of the line is not valid UTF-8; convert the file \

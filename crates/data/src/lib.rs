@@ -5,6 +5,7 @@
 //! | [`lines`], `decompress` | text lines from plain, gzip and zstd files; repairs are counted |
 //! | [`files`] | files and folders that must survive: written aside, synced, renamed, locked |
 //! | `fingerprint` | hashes to tell data apart |
+//! | `folder_record` | files of a binarised folder that belong together |
 //! | [`vocab`] | fairseq's `Dictionary` and `dict.txt` |
 //! | [`bpe`] | byte-pair encoding with the results of `subword-nmt`: learn, apply, join |
 //! | [`tokenizer`] | Hugging Face's `tokenizer.json`, where it is byte-pair encoding |
@@ -35,6 +36,7 @@ mod decompress;
 pub mod error;
 pub mod files;
 mod fingerprint;
+mod folder_record;
 mod frozen;
 pub mod grammar;
 pub mod lines;

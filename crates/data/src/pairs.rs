@@ -9,6 +9,8 @@ use rayon::prelude::*;
 
 use crate::dataset::IndexedDataset;
 use crate::error::{Error, Result};
+use crate::files;
+use crate::folder_record::{FolderRecord, SplitRecord};
 use crate::text::TextDataset;
 use crate::vocab::{EOS, Vocab};
 
@@ -133,7 +135,17 @@ pub fn cut_to(ids: &[u32], most: usize) -> Cow<'_, [u32]> {
 
 /// The files of one side of a split, without their endings.
 pub fn side_path(folder: &Path, split: &str, [src, tgt]: [&str; 2], lang: &str) -> PathBuf {
-    folder.join(format!("{split}.{src}-{tgt}.{lang}"))
+    folder.join(side_name(split, [src, tgt], lang))
+}
+
+/// Name of the files of one side of a split, without their endings.
+pub(crate) fn side_name(split: &str, [src, tgt]: [&str; 2], lang: &str) -> String {
+    format!("{split}.{src}-{tgt}.{lang}")
+}
+
+/// Name of the dictionary of a language.
+pub(crate) fn dict_name(lang: &str) -> String {
+    format!("dict.{lang}.txt")
 }
 
 /// A parallel text as token ids.
@@ -154,9 +166,13 @@ impl ParallelDataset {
     /// `dict.{lang}.txt` and `{split}.{src}-{tgt}.{lang}.{bin,idx}`. Checks all ids against the vocabularies.
     pub fn open(folder: impl AsRef<Path>, split: &str, src: &str, tgt: &str) -> Result<Self> {
         let folder = folder.as_ref();
+        files::settle(folder)?;
         let (src_vocab, tgt_vocab) = load_vocabs(folder, src, tgt)?;
         let side = |lang: &str, vocab: &Vocab| {
             let dataset = IndexedDataset::open(side_path(folder, split, [src, tgt], lang))?;
+            let (name, found) =
+                (side_name(split, [src, tgt], lang), SplitRecord::new(vocab, dataset.len() as u64));
+            FolderRecord::check_split(folder, &name, &dict_name(lang), &found)?;
             check_ids(&dataset, vocab)?;
             Ok::<_, Error>(dataset)
         };
@@ -206,7 +222,7 @@ impl ParallelDataset {
 
 /// Loads `dict.{src}.txt` and `dict.{tgt}.txt`; equal vocabularies are shared.
 pub fn load_vocabs(folder: impl AsRef<Path>, src: &str, tgt: &str) -> Result<(Arc<Vocab>, Arc<Vocab>)> {
-    let load = |lang: &str| Vocab::load(folder.as_ref().join(format!("dict.{lang}.txt")));
+    let load = |lang: &str| Vocab::load(folder.as_ref().join(dict_name(lang)));
     let (src, tgt) = (Arc::new(load(src)?), Arc::new(load(tgt)?));
     Ok(if src == tgt { (src.clone(), src) } else { (src, tgt) })
 }
@@ -229,6 +245,7 @@ pub fn detect_languages(folder: impl AsRef<Path>) -> Result<(String, String)> {
 
 /// All language pairs of a folder, in order.
 pub(crate) fn pairs_in(folder: &Path) -> Result<Vec<(String, String)>> {
+    files::settle(folder)?;
     let mut pairs = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let entry = entry.map_err(Error::io("list", folder))?;

@@ -12,6 +12,8 @@ use rayon::prelude::*;
 
 use crate::bpe::{self, Bpe, Codes, Dropout};
 use crate::error::{Error, Result};
+use crate::files;
+use crate::folder_record::FolderRecord;
 use crate::sentencepiece::SentencePiece;
 use crate::tokenizer::Tokenizer;
 
@@ -68,6 +70,8 @@ impl Segmentation {
     /// Reads the rules of a folder; `None` where text comes in pieces already.
     pub fn load(folder: impl AsRef<Path>) -> Result<Option<Self>> {
         let folder = folder.as_ref();
+        files::settle(folder)?;
+        FolderRecord::check_segmentation(folder)?;
         let [joint, src, tgt, tokenizer, pieces, src_pieces, tgt_pieces] =
             FILES.map(|name| folder.join(name));
         let found =
@@ -95,20 +99,24 @@ impl Segmentation {
         })
     }
 
-    /// Writes its files (aside, then renamed), and removes those of another kind.
-    pub fn save(this: Option<&Self>, folder: impl AsRef<Path>) -> Result<()> {
-        let folder = folder.as_ref();
-        let kept: &[&str] = match this {
+    /// Names of its files.
+    pub(crate) fn file_names(this: Option<&Self>) -> &'static [&'static str] {
+        match this {
             Some(Self::Joint(_)) => &[CODES],
             Some(Self::Separate { .. }) => &[SOURCE_CODES, TARGET_CODES],
             Some(Self::Tokenizer(_)) => &[TOKENIZER],
             Some(Self::SentencePiece(_)) => &[SENTENCEPIECE],
             Some(Self::SentencePieces { .. }) => &[SOURCE_SENTENCEPIECE, TARGET_SENTENCEPIECE],
             None => &[],
-        };
+        }
+    }
+
+    /// Writes its files (aside, then renamed), and removes those of another kind.
+    pub fn save(this: Option<&Self>, folder: impl AsRef<Path>) -> Result<()> {
+        let folder = folder.as_ref();
         for name in FILES {
             let path = folder.join(name);
-            if !kept.contains(&name) && path.exists() {
+            if !Self::file_names(this).contains(&name) && path.exists() {
                 fs::remove_file(&path).map_err(Error::io("replace", &path))?;
             }
         }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use crate::dataset::IndexedDataset;
 use crate::error::{Error, Result};
+use crate::files;
+use crate::folder_record::{FolderRecord, SplitRecord};
 use crate::pairs::{MemoryDataset, Sentences, check_ids, detect_languages};
 use crate::segmentation::Segmentation;
 use crate::vocab::Vocab;
@@ -26,6 +28,7 @@ impl TextDataset {
     /// Opens one split of a folder. Checks all ids against the vocabulary.
     pub fn open(folder: impl AsRef<Path>, split: &str) -> Result<Self> {
         let folder = folder.as_ref();
+        files::settle(folder)?;
         if !folder.join(DICT).exists()
             && let Ok((src, tgt)) = detect_languages(folder)
         {
@@ -33,6 +36,7 @@ impl TextDataset {
         }
         let vocab = Arc::new(Vocab::load(folder.join(DICT))?);
         let lines = IndexedDataset::open(folder.join(split))?;
+        FolderRecord::check_split(folder, split, DICT, &SplitRecord::new(&vocab, lines.len() as u64))?;
         check_ids(&lines, &vocab)?;
         Ok(Self { lines: Arc::new(lines.into()), vocab })
     }

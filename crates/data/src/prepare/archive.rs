@@ -1,11 +1,11 @@
 //! Files of a corpus in archives and folders: found by name, extracted where necessary.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tar::Archive;
+use tar::{Archive, Entry, PaxExtensions};
 
 use crate::decompress;
 use crate::error::{Error, Result};
@@ -14,6 +14,10 @@ use crate::options::OptionFault;
 
 /// Folders are searched this deep.
 const DEEPEST: usize = 6;
+/// Archives in archives are opened this deep.
+const NESTED: usize = 8;
+/// Bytes of a name in an archive, with its attributes.
+const LONGEST_NAME: u64 = 1 << 16;
 
 /// Finds one complete set of files, the first of `sets` that is there, in folders and archives; files that only
 /// an archive holds are extracted to `orig`. Archives inside archives are searched if `inner` has a part of
@@ -95,16 +99,24 @@ impl Search<'_> {
 
     fn open(&mut self, path: &Path) -> Result<()> {
         (self.progress)(&path.display().to_string());
-        self.extract(&mut decompress::open(path)?, path)
+        self.extract(&mut decompress::open(path)?, path, NESTED)
     }
 
-    fn extract(&mut self, source: &mut dyn Read, path: &Path) -> Result<()> {
+    /// Extracts what is wanted; archives inside are opened up to this depth.
+    fn extract(&mut self, source: &mut dyn Read, path: &Path, depth: usize) -> Result<()> {
         let damaged =
             |error: std::io::Error| Error::Io { action: "unpack", path: path.to_owned(), source: error };
         let mut archive = Archive::new(source);
-        for entry in archive.entries().map_err(damaged)? {
+        // Long names are read here: the library would take names of any length into memory.
+        let mut long_name = None;
+        for entry in archive.entries().map_err(damaged)?.raw(true) {
             let mut entry = entry.map_err(damaged)?;
-            let inside = entry.path().map_err(damaged)?.into_owned();
+            if let Some(name) = long_name_in(&mut entry).map_err(damaged)? {
+                long_name = Some(name);
+                continue;
+            }
+            let header = entry.path().map_err(damaged)?.into_owned();
+            let inside = long_name.take().unwrap_or(header);
             // Only the last part of a name is used, so that no archive can write elsewhere.
             let name = inside.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if !entry.header().entry_type().is_file() {
@@ -115,20 +127,51 @@ impl Search<'_> {
                 create_folder(self.orig)?;
                 let to = self.orig.join(&name);
                 let mut file = TextFile::create(&to)?;
-                file.copy(&mut entry).map_err(damaged)?;
+                let size = entry.size();
+                // The end of a cut archive is not an error of the reader.
+                if file.copy(&mut entry).map_err(damaged)? != size {
+                    return Err(damaged(ErrorKind::UnexpectedEof.into()));
+                }
                 file.finish()?;
                 self.found.insert(name, to);
             } else if is_archive(&name) && self.inner.iter().any(|part| name.contains(part.as_str())) {
+                let inner = path.join(&name);
+                if depth == 0 {
+                    let what = format!("archives are nested more than {NESTED} deep: extract it by hand");
+                    return Err(Error::dataset(&inner, what));
+                }
                 let source = decompress::decode(Box::new(entry)).map_err(damaged)?;
-                self.extract_inner(source, &path.join(&name))?;
+                self.extract_inner(source, &inner, depth - 1)?;
             }
         }
         Ok(())
     }
 
-    fn extract_inner(&mut self, mut source: Box<dyn Read + '_>, path: &Path) -> Result<()> {
-        self.extract(&mut source, path)
+    fn extract_inner(&mut self, mut source: Box<dyn Read + '_>, path: &Path, depth: usize) -> Result<()> {
+        self.extract(&mut source, path, depth)
     }
+}
+
+/// The name that this record gives to the next entry, if it is a record that does.
+fn long_name_in(entry: &mut Entry<'_, impl Read>) -> io::Result<Option<PathBuf>> {
+    let kind = entry.header().entry_type();
+    if !kind.is_gnu_longname() && !kind.is_pax_local_extensions() {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    entry.take(LONGEST_NAME + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > LONGEST_NAME {
+        return Err(io::Error::other(format!(
+            "a name or its attributes have more than {LONGEST_NAME} bytes"
+        )));
+    }
+    let name = if kind.is_gnu_longname() {
+        text.split(|&byte| byte == 0).next().map(<[u8]>::to_vec)
+    } else {
+        let path = PaxExtensions::new(&text).flatten().find(|item| item.key_bytes() == b"path");
+        path.map(|item| item.value_bytes().to_vec())
+    };
+    Ok(name.map(|name| PathBuf::from(String::from_utf8_lossy(&name).into_owned())))
 }
 
 fn is_archive(name: &str) -> bool {

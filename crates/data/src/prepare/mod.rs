@@ -13,7 +13,7 @@
 //! The output folder holds, under fairseq's names, the splits as tokens (`tmp/train.de`, …), the codes
 //! (`code`), the splits as pieces (`train.de`, …), the test set as it was (`test.raw.de`) and the binarised
 //! folder (`data-bin`). Everything streams: in memory are a chunk of lines and, while merges are learned, the
-//! counts of words. Files are written aside and appear when they are complete.
+//! counts of words. All files appear together when they are complete; a failed run leaves the folder as it was.
 
 mod archive;
 pub mod markup;
@@ -23,21 +23,21 @@ pub mod report;
 pub mod rules;
 mod stages;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub use markup::{Markup, Text};
 pub use report::PrepareReport;
 pub use rules::TextRules;
 
 use crate::bpe::{Dropout, LearnOptions};
-use crate::error::{Error, Result};
-use crate::files::{create_folder, sweep};
+use crate::error::Result;
+use crate::files::{FileSet, FolderLock, create_folder, sweep};
+use crate::folder_record::FolderRecord;
 use crate::lines::BadUtf8;
 use crate::moses::CleanOptions;
 use crate::options::OptionFault;
-use crate::pairs::side_path;
-use crate::preprocess::{self, BpeSource, PreprocessOptions, preprocess};
+use crate::pairs::side_name;
+use crate::preprocess::{self, BpeSource, Destination, PreprocessOptions};
 use stages::Stages;
 
 /// The binarised folder inside the output folder.
@@ -171,23 +171,32 @@ pub fn prepare(
     mut progress: impl FnMut(Progress<'_>),
 ) -> Result<PrepareReport> {
     check(corpus, options)?;
-    let tmp = options.out.join("tmp");
+    let _lock = FolderLock::take(&options.out)?;
+    let mut set = FileSet::begin(&options.out)?;
+    for folder in [options.out.clone(), options.out.join("tmp")] {
+        sweep(&folder, |name| options.writes(name))?;
+    }
+    let out = set.place().to_owned();
+    let tmp = out.join("tmp");
     create_folder(&tmp)?;
-    [&options.out, &tmp].into_iter().try_for_each(|folder| sweep(folder, |name| options.writes(name)))?;
-    let mut stages = Stages::new(options, &mut progress)?;
+    let written = PrepareOptions { out: out.clone(), ..options.clone() };
+    let mut stages = Stages::new(&written, &mut progress)?;
     stages.split(corpus)?;
     let segmentation = stages.learn_merges()?;
     let (texts, bpe) = match (&segmentation, &options.pieces) {
         (Some(segmentation), _) => {
             stages.segment(segmentation)?;
-            (options.out.as_path(), BpeSource::Applied(segmentation.clone()))
+            (out.as_path(), BpeSource::Applied(segmentation.clone()))
         }
         (None, Pieces::Tokenizer(path)) => (tmp.as_path(), BpeSource::Tokenizer(path.clone())),
         (None, Pieces::SentencePiece(path)) => (tmp.as_path(), BpeSource::SentencePiece(path.clone())),
         (None, _) => (tmp.as_path(), BpeSource::None),
     };
     let (splits, mut report) = stages.done();
-    report.removed = remove_earlier(options, &splits)?;
+    let mut earlier = FolderRecord::read(&options.out.join(DATA_BIN))?;
+    let removed_splits: Vec<String> =
+        ["valid", "test"].into_iter().filter(|split| !splits.contains(split)).map(str::to_owned).collect();
+    report.removed = earlier_files(options, &removed_splits, earlier.as_mut());
     let prefix = |split: &str| splits.contains(&split).then(|| texts.join(split).display().to_string());
     let binarise = PreprocessOptions {
         trainpref: prefix("train"),
@@ -199,27 +208,33 @@ pub fn prepare(
         bpe,
         ..PreprocessOptions::new(&options.source_lang, &options.target_lang, options.out.join(DATA_BIN))
     };
-    report.binarised = preprocess(&binarise, |step| progress(Progress::Preprocess(step)))?;
+    let destination = Destination { place: out.join(DATA_BIN), earlier, removed_splits };
+    let (binarised, removed) =
+        preprocess::binarise(&binarise, destination, &mut |step| progress(Progress::Preprocess(step)))?;
+    report.binarised = binarised;
+    report.removed.iter().for_each(|name| set.remove(name));
+    removed.into_iter().for_each(|name| set.remove(format!("{DATA_BIN}/{name}")));
+    set.commit()?;
+    report.move_paths(&out, &options.out);
     Ok(report)
 }
 
-/// Removes binarised splits of an earlier run that this one does not write: they would not fit the new
-/// dictionaries and codes. Returns their names.
-fn remove_earlier(options: &PrepareOptions, splits: &[&str]) -> Result<Vec<String>> {
+/// Names of the files of binarised splits of an earlier run that this one does not write: they would not fit the new
+/// dictionaries and codes, and go.
+fn earlier_files(
+    options: &PrepareOptions,
+    splits: &[String],
+    mut record: Option<&mut FolderRecord>,
+) -> Vec<String> {
     let languages = [options.source_lang.as_str(), options.target_lang.as_str()];
     let mut names = Vec::new();
-    for split in ["valid", "test"].into_iter().filter(|split| !splits.contains(split)) {
-        for lang in languages {
-            let side = side_path(Path::new(DATA_BIN), split, languages, lang);
-            names.extend(["bin", "idx"].map(|end| side.with_added_extension(end).display().to_string()));
-        }
+    for (split, lang) in splits.iter().flat_map(|split| languages.map(|lang| (split, lang))) {
+        let side = side_name(split, languages, lang);
+        names.extend(["bin", "idx"].map(|end| format!("{DATA_BIN}/{side}.{end}")));
+        record.iter_mut().for_each(|record| record.forget(&side));
     }
     names.retain(|name| options.out.join(name).is_file());
-    for name in &names {
-        let path = options.out.join(name);
-        fs::remove_file(&path).map_err(Error::io("remove", &path))?;
-    }
-    Ok(names)
+    names
 }
 
 /// Refuses options that cannot be carried out.

@@ -1,7 +1,7 @@
 //! Report of a preparation, to print and to store.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -26,6 +26,19 @@ pub struct PrepareReport {
     pub removed: Vec<String>,
     /// The binarised folder.
     pub binarised: PreprocessReport,
+}
+
+impl PrepareReport {
+    /// Names files by their final places.
+    pub(super) fn move_paths(&mut self, from: &Path, to: &Path) {
+        let sides =
+            self.binarised.splits.iter_mut().flat_map(|split| [Some(&mut split.src), split.tgt.as_mut()]);
+        for side in sides.flatten() {
+            if let Ok(rest) = side.path.strip_prefix(from) {
+                side.path = to.join(rest);
+            }
+        }
+    }
 }
 
 impl fmt::Display for PrepareReport {

@@ -8,13 +8,15 @@ use crate::options::OptionFault;
 use crate::segmentation::Segmentation;
 use crate::vocab::Vocab;
 
-/// Refuses to replace dictionaries or codes (`dicts` by file name) of splits that stay in the folder.
+/// Refuses to replace dictionaries or codes (`dicts` by file name) of splits that stay in the folder: all but those that
+/// are written or `removed` now.
 pub(super) fn check(
     options: &PreprocessOptions,
+    removed: &[String],
     dicts: &[(String, &Vocab)],
     segmentation: Option<&Segmentation>,
 ) -> Result<()> {
-    let staying = staying(options)?;
+    let staying = staying(options, removed)?;
     let Some(split) = staying.first() else { return Ok(()) };
     let folder = &options.destdir;
     let differs = |(name, vocab): &&(String, &Vocab)| {
@@ -36,8 +38,11 @@ pub(super) fn check(
 }
 
 /// Splits that are in the folder and are not written now.
-fn staying(options: &PreprocessOptions) -> Result<Vec<String>> {
+fn staying(options: &PreprocessOptions, removed: &[String]) -> Result<Vec<String>> {
     let folder = &options.destdir;
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
     let end = match options.only_source {
         true => ".idx".to_owned(),
         false => format!(".{}-{}.{}.idx", options.source_lang, options.target_lang, options.source_lang),
@@ -47,7 +52,7 @@ fn staying(options: &PreprocessOptions) -> Result<Vec<String>> {
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let name = entry.map_err(Error::io("list", folder))?.file_name();
         if let Some(split) = name.to_str().and_then(|name| name.strip_suffix(&end))
-            && !written.iter().any(|(name, _)| name == split)
+            && !written.iter().map(|(name, _)| name).chain(removed).any(|name| name == split)
         {
             found.push(split.to_owned());
         }

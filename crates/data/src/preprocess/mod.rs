@@ -2,8 +2,8 @@
 //!
 //! Writes `dict.{lang}.txt`, `{split}.{src}-{tgt}.{lang}.{bin,idx}` (of one text alone `dict.txt` and
 //! `{split}.{bin,idx}`) and, with BPE, its codes (or the `tokenizer.json` or the
-//! SentencePiece model). Everything is written aside and
-//! renamed only when all splits are complete; texts are streamed.
+//! SentencePiece model); and `preprocess.json`, which says what belongs together. Everything appears at once, when all
+//! splits are complete, and a failed run leaves the folder as it was; texts are streamed.
 //!
 //! The vocabulary counts all training lines, also those that a policy then leaves out: so `dict.txt` is what fairseq
 //! writes for the same text.
@@ -16,7 +16,7 @@ mod split;
 mod text;
 mod words;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use options::{BpeSource, PreprocessOptions};
@@ -29,8 +29,10 @@ use words::TrainWords;
 
 use crate::dataset::DatasetWriter;
 use crate::error::Result;
-use crate::files::{create_folder, sweep};
-use crate::segmentation::{Segmentation, Segmenter};
+use crate::files::{FileSet, FolderLock, create_folder, sweep};
+use crate::folder_record::{FolderRecord, SplitRecord};
+use crate::pairs::{dict_name, side_name};
+use crate::segmentation::{self, Segmentation, Segmenter};
 use crate::text::DICT;
 
 /// Pairs read, encoded on all threads and written at a time.
@@ -67,9 +69,40 @@ pub fn preprocess(
 ) -> Result<PreprocessReport> {
     options.check()?;
     let destdir = &options.destdir;
-    create_folder(destdir)?;
+    let _lock = FolderLock::take(destdir)?;
+    let mut set = FileSet::begin(destdir)?;
+    let destination = Destination {
+        place: set.place().to_owned(),
+        earlier: FolderRecord::read(destdir)?,
+        removed_splits: Vec::new(),
+    };
+    let (report, removed) = binarise(options, destination, &mut progress)?;
+    removed.into_iter().for_each(|name| set.remove(name));
+    set.commit()?;
+    Ok(report)
+}
+
+/// Place that files are written to, before they appear in the folder of the options.
+pub(crate) struct Destination {
+    /// The folder.
+    pub(crate) place: PathBuf,
+    /// Record of splits that stay in the folder of the options.
+    pub(crate) earlier: Option<FolderRecord>,
+    /// Splits that go from the folder of the options.
+    pub(crate) removed_splits: Vec<String>,
+}
+
+/// Binarises texts to a place. Returns also the files that must go from the folder of the options.
+pub(crate) fn binarise(
+    options: &PreprocessOptions,
+    destination: Destination,
+    mut progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<(PreprocessReport, Vec<&'static str>)> {
+    options.check()?;
+    let Destination { place, earlier, removed_splits } = destination;
+    create_folder(&place)?;
     options.check_destination()?;
-    sweep(destdir, |name| options.writes(name))?;
+    sweep(&options.destdir, |name| options.writes(name))?;
 
     let mut words = TrainWords { options, progress: &mut progress, src: None, tgt: None };
     let segmentation = words.segmentation()?;
@@ -79,17 +112,20 @@ pub fn preprocess(
     };
     if options.only_source {
         let vocab = words.source_vocab(segmenters.as_ref())?;
-        earlier::check(options, &[(DICT.to_owned(), &vocab)], segmentation.as_ref())?;
+        earlier::check(options, &removed_splits, &[(DICT.to_owned(), &vocab)], segmentation.as_ref())?;
         let segmenter = segmenters.as_ref().map(|both| &*both[0]);
         let merges = segmentation.as_ref().and_then(Segmentation::merges);
-        let report = text::binarise(options, &vocab, segmenter, merges, &mut progress)?;
-        Segmentation::save(segmentation.as_ref(), destdir)?;
-        return Ok(report);
+        let report = text::binarise(options, &place, &vocab, (segmenter, merges), &mut progress)?;
+        let removed = save_segmentation(segmentation.as_ref(), &place)?;
+        let splits =
+            report.splits.iter().map(|split| (split.name.clone(), SplitRecord::new(&vocab, split.written)));
+        FolderRecord::write(&place, earlier, splits)?;
+        return Ok((report, removed));
     }
     let (src_vocab, tgt_vocab) = words.vocabs(segmenters.as_ref())?;
-    let dict = |lang: &str| format!("dict.{lang}.txt");
-    let dicts = [(dict(&options.source_lang), &src_vocab), (dict(&options.target_lang), &tgt_vocab)];
-    earlier::check(options, &dicts, segmentation.as_ref())?;
+    let languages = [options.source_lang.as_str(), options.target_lang.as_str()];
+    let dicts = [(dict_name(languages[0]), &src_vocab), (dict_name(languages[1]), &tgt_vocab)];
+    earlier::check(options, &removed_splits, &dicts, segmentation.as_ref())?;
 
     let mut report = PreprocessReport {
         src_vocab: src_vocab.len(),
@@ -99,7 +135,7 @@ pub fn preprocess(
     };
     let mut writers = Vec::new();
     for (name, prefix) in options.splits() {
-        let mut split = Split::open(options, name, prefix, (&src_vocab, &tgt_vocab))?;
+        let mut split = Split::open(options, &place, name, prefix, (&src_vocab, &tgt_vocab))?;
         split
             .encode_all(segmenters.as_ref(), |lines, split| progress(Progress::Encoding { split, lines }))?;
         report.splits.push(split.report);
@@ -107,9 +143,22 @@ pub fn preprocess(
     }
 
     writers.into_iter().try_for_each(DatasetWriter::finish)?;
-    dicts.iter().try_for_each(|(name, vocab)| vocab.save(destdir.join(name)))?;
-    Segmentation::save(segmentation.as_ref(), destdir)?;
-    Ok(report)
+    dicts.iter().try_for_each(|(name, vocab)| vocab.save(place.join(name)))?;
+    let removed = save_segmentation(segmentation.as_ref(), &place)?;
+    let sides = report.splits.iter().flat_map(|split| {
+        let side =
+            |(lang, vocab)| (side_name(&split.name, languages, lang), SplitRecord::new(vocab, split.written));
+        [(languages[0], &src_vocab), (languages[1], &tgt_vocab)].map(side)
+    });
+    FolderRecord::write(&place, earlier, sides)?;
+    Ok((report, removed))
+}
+
+/// Writes the files of a segmentation, and returns the names of those of another kind.
+fn save_segmentation(segmentation: Option<&Segmentation>, place: &Path) -> Result<Vec<&'static str>> {
+    Segmentation::save(segmentation, place)?;
+    let kept = Segmentation::file_names(segmentation);
+    Ok(segmentation::FILES.into_iter().filter(|name| !kept.contains(name)).collect())
 }
 
 /// Segmenters of source and target.

@@ -162,6 +162,9 @@ impl PreprocessOptions {
     /// Refuses a folder that holds another text or pair of texts: it has one set of codes, and that of the
     /// first would be lost.
     pub(super) fn check_destination(&self) -> Result<()> {
+        if !self.destdir.exists() {
+            return Ok(());
+        }
         let mut found: Vec<String> =
             pairs_in(&self.destdir)?.into_iter().map(|(src, tgt)| format!("{src}-{tgt}")).collect();
         if !self.only_source {

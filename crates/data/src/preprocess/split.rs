@@ -1,6 +1,6 @@
 //! The pairs of one split to token ids.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
@@ -8,6 +8,7 @@ use super::{CHUNK, PreprocessOptions, Segmenters, SideReport, SplitPolicy, Split
 use crate::dataset::DatasetWriter;
 use crate::error::{Error, Result};
 use crate::lines::{ParallelLines, find_text};
+use crate::pairs::side_path;
 use crate::vocab::Vocab;
 
 /// One split on its way from text to ids.
@@ -27,6 +28,7 @@ type Encoded = (Vec<u32>, usize);
 impl<'a> Split<'a> {
     pub(super) fn open(
         options: &'a PreprocessOptions,
+        place: &Path,
         name: String,
         prefix: &str,
         vocabs: (&'a Vocab, &'a Vocab),
@@ -35,7 +37,7 @@ impl<'a> Split<'a> {
         let (src_path, tgt_path) = (find_text(prefix, src)?, find_text(prefix, tgt)?);
         let lines = ParallelLines::open(&src_path, &tgt_path, options.bad_utf8)?;
         let writer = |lang: &str, vocab: &Vocab| {
-            DatasetWriter::create(options.destdir.join(format!("{name}.{src}-{tgt}.{lang}")), vocab.len())
+            DatasetWriter::create(side_path(place, &name, [src, tgt], lang), vocab.len())
         };
         let (src_writer, tgt_writer) = (writer(src, vocabs.0)?, writer(tgt, vocabs.1)?);
         let side = |path: PathBuf| SideReport { path, ..SideReport::default() };

@@ -1,5 +1,7 @@
 //! One text to token ids: `fairseq-preprocess --only-source`.
 
+use std::path::Path;
+
 use rayon::prelude::*;
 
 use super::{CHUNK, PreprocessOptions, PreprocessReport, Progress, SideReport, SplitPolicy, SplitReport};
@@ -13,35 +15,34 @@ use crate::vocab::Vocab;
 /// Writes `{split}.{bin,idx}` of all texts, and `dict.txt`, when all texts are encoded.
 pub(super) fn binarise(
     options: &PreprocessOptions,
+    place: &Path,
     vocab: &Vocab,
-    segmenter: Option<&Segmenter>,
-    bpe_merges: Option<usize>,
+    (segmenter, bpe_merges): (Option<&Segmenter>, Option<usize>),
     progress: &mut impl FnMut(Progress<'_>),
 ) -> Result<PreprocessReport> {
     let mut report = PreprocessReport { src_vocab: vocab.len(), bpe_merges, ..PreprocessReport::default() };
     let mut writers = Vec::new();
     for (name, prefix) in options.splits() {
-        let (split, writer) = encode(options, name, prefix, vocab, segmenter, progress)?;
+        let (split, writer) = encode(options, place, (name, prefix), (vocab, segmenter), progress)?;
         report.splits.push(split);
         writers.push(writer);
     }
     writers.into_iter().try_for_each(DatasetWriter::finish)?;
-    vocab.save(options.destdir.join(DICT))?;
+    vocab.save(place.join(DICT))?;
     Ok(report)
 }
 
 /// Encodes one split; its files are not visible yet.
 fn encode(
     options: &PreprocessOptions,
-    name: String,
-    prefix: &str,
-    vocab: &Vocab,
-    segmenter: Option<&Segmenter>,
+    place: &Path,
+    (name, prefix): (String, &str),
+    (vocab, segmenter): (&Vocab, Option<&Segmenter>),
     progress: &mut impl FnMut(Progress<'_>),
 ) -> Result<(SplitReport, DatasetWriter)> {
     let path = find_text(prefix, &options.source_lang)?;
     let mut reader = LineReader::open(&path, options.bad_utf8)?;
-    let mut writer = DatasetWriter::create(options.destdir.join(&name), vocab.len())?;
+    let mut writer = DatasetWriter::create(place.join(&name), vocab.len())?;
     let dropout = options.dropout.filter(|_| name == "train");
     let rules = SplitPolicy::new(options, &name);
     let side = SideReport { path, ..SideReport::default() };
