@@ -1,5 +1,6 @@
 //! The `mae` program: parses the command line, calls the libraries, and turns errors into one message and exit code 1.
 
+mod bus;
 mod columns;
 mod commands;
 mod data_arg;
@@ -16,6 +17,8 @@ mod stream;
 mod studies;
 mod suggestions;
 mod training;
+
+use std::io::Write;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -89,6 +92,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     explain_failed_prints();
     ignore_file_size_signal();
+    bus::explain_lost_pages();
     mae_model::provenance::set_program(concat!("mae ", env!("MAE_VERSION")));
     let fairseq::Translated { words, left_out } =
         match fairseq::translate(names::expand(std::env::args_os().collect())) {
@@ -114,10 +118,20 @@ fn main() -> std::process::ExitCode {
             {
                 return cannot_print(error, error.kind() == std::io::ErrorKind::BrokenPipe).into();
             }
-            eprintln!("mae: {}", faults::message(&error, &program, &matches));
+            let message = faults::message(&error, &program, &matches);
+            writeln!(std::io::stderr(), "mae: {}", without_controls(&message)).ok();
             std::process::ExitCode::FAILURE
         }
     }
+}
+
+/// Escapes control characters, which come from files and would change the terminal; line ends stay.
+fn without_controls(message: &str) -> String {
+    let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+    message
+        .chars()
+        .map(|c| if is_control(c) { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
 }
 
 /// Reports that standard output cannot be written, and returns the exit code. A closed pipe (`mae … | head`) is not
@@ -154,16 +168,34 @@ fn ignore_file_size_signal() {
 }
 
 fn run(cli: Cli) -> anyhow::Result<std::process::ExitCode> {
-    if let Some(threads) = cli.threads {
-        anyhow::ensure!(threads > 0, "--threads 0: at least one thread is needed");
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build_global()?;
-    }
+    start_threads(cli.threads)?;
     match cli.command {
         // The server waits on threads of its own: those of the pool compute.
         command @ Command::Serve(_) => run_command(command),
         // On a thread of the pool, ops start parallel loops without waking another thread first.
         command => rayon::scope(|_| run_command(command)),
     }
+}
+
+/// Most threads: more than any machine has cores, and few enough to start at once.
+const MOST_THREADS: usize = 4096;
+
+/// Starts the threads that compute.
+fn start_threads(threads: Option<usize>) -> anyhow::Result<()> {
+    if let Some(threads) = threads {
+        anyhow::ensure!(threads > 0, "--threads 0: at least one thread is needed");
+        anyhow::ensure!(
+            threads <= MOST_THREADS,
+            "--threads {threads}: {MOST_THREADS} is the most there can be"
+        );
+    }
+    // Without a number, all cores.
+    rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build_global().map_err(|error| {
+        anyhow::anyhow!(
+            "cannot start the threads that compute: {error}; ask for fewer with --threads, or raise the limit of \
+             processes (ulimit -u)"
+        )
+    })
 }
 
 fn run_command(command: Command) -> anyhow::Result<std::process::ExitCode> {

@@ -231,6 +231,12 @@ pub enum OptionFault {
         /// Limit.
         most: usize,
     },
+    /// Protected places so short that they are found in one another's stand-ins.
+    #[error(
+        "the protected patterns match parts of a line that are too short to be kept, such as single letters; use \
+         patterns of longer texts"
+    )]
+    ShortMatches,
     /// Batches that hold nothing.
     #[error("a batch must have room for at least one token and one sentence")]
     EmptyBatch,
@@ -272,7 +278,7 @@ impl OptionFault {
             Self::NoRules(_) => &[Tokenize, Normalize],
             Self::Lengths { .. } => &[MinLen, MaxLen],
             Self::Ratio(_) => &[Ratio],
-            Self::Pattern { .. } | Self::TooManyMatches { .. } => &[Protect],
+            Self::Pattern { .. } | Self::TooManyMatches { .. } | Self::ShortMatches => &[Protect],
             Self::Glossary { .. } => &[Glossaries],
             Self::EmptyBatch => &[MaxTokens],
             Self::BreakMode(_) => &[SampleBreakMode],

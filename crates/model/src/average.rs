@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mae_data::Vocab;
+use mae_data::files::{self, FolderLock};
 use mae_engine::Device;
 
 use crate::folder::{self, ModelFolder, SOURCE_DICT, TARGET_DICT, Task};
@@ -11,14 +12,22 @@ use crate::lm::{LanguageModel, LmFolder};
 use crate::{Error, Model, Result, Translator};
 
 /// Writes to `output` a model whose parameters, running statistics included, are the means over the models in `folders`,
-/// summed in f64. They must be of one kind and have the same configuration and dictionaries.
+/// summed in f64. They must be of one kind and have the same configuration and dictionaries. A folder that is there is
+/// replaced as a whole.
 pub fn average(folders: &[PathBuf], output: &Path) -> Result<()> {
     let [first, ..] = folders else {
         return Err(Error::Config(vec!["there is no model to average".into()]));
     };
+    let _lock = FolderLock::take_beside(output)?;
     match folder::task(first)? {
-        Task::Translation => mean::<ModelFolder>(folders)?.save(output),
-        Task::LanguageModeling => mean::<LmFolder>(folders)?.save(output),
+        Task::Translation => {
+            let mean = mean::<ModelFolder>(folders)?;
+            files::replace_folder(output, |aside| mean.save(aside))
+        }
+        Task::LanguageModeling => {
+            let mean = mean::<LmFolder>(folders)?;
+            files::replace_folder(output, |aside| mean.save(aside))
+        }
     }
 }
 

@@ -260,11 +260,7 @@ impl ModelConfig {
         require(layers, "encoder_layers and decoder_layers must be above 0".into());
         require(self.max_positions > 1, "max_positions must be above 1".into());
         self.stack(Side::Encoder).check("encoder", &mut require);
-        limits::check(
-            &[self.stack(Side::Encoder), self.stack(Side::Decoder)],
-            self.max_positions,
-            &mut require,
-        );
+        limits::check(&self.stacks(), self.max_positions, &mut require);
         if faults.is_empty() { Ok(()) } else { Err(Error::Config(faults)) }
     }
 }
@@ -300,6 +296,10 @@ impl Config for ModelConfig {
 
     fn heads(&self) -> usize {
         self.encoder_attention_heads
+    }
+
+    fn stacks(&self) -> Vec<StackConfig<'_>> {
+        vec![self.stack(Side::Encoder), self.stack(Side::Decoder)]
     }
 
     fn max_positions(&self) -> usize {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{ModelConfig, Sharing};
 use crate::kind::{Config, Model};
 use crate::translator::Translator;
-use crate::{Error, Result, provenance};
+use crate::{Error, Result, limits, provenance};
 
 /// File names in a model folder.
 pub const WEIGHTS: &str = "model.safetensors";
@@ -26,6 +26,9 @@ pub const CONFIG: &str = "config.toml";
 pub const SOURCE_DICT: &str = "dict.src.txt";
 /// Target dictionary.
 pub const TARGET_DICT: &str = "dict.tgt.txt";
+/// Looks for a folder that another is about to replace, and the pause between two.
+const TRIES: usize = 10;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 /// The format this version reads and writes.
 pub const FORMAT: u32 = 1;
 
@@ -81,7 +84,8 @@ pub struct ModelFolder {
 impl ModelFolder {
     /// Loads a folder; anything missing, extra or of another shape is refused by name.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
-        let config = load_config(folder)?;
+        let config: ModelConfig = load_config(folder)?;
+        check_size(folder, &config)?;
         let source = Arc::new(Vocab::load(folder.join(SOURCE_DICT))?);
         let target = Arc::new(Vocab::load(folder.join(TARGET_DICT))?);
         check_sharing(&config, &source, &target)?;
@@ -120,6 +124,12 @@ impl Snapshot {
     /// The model as it is now; does not wait for its device.
     pub fn of<M: Model>(model: &M) -> Result<Self> {
         Ok(Self { config: config_text(model.config()), params: model.params().snapshot()? })
+    }
+
+    /// Name of the first parameter whose values `is_wrong` refuses.
+    pub fn find(&self, is_wrong: impl Fn(&[f32]) -> bool) -> Result<Option<String>> {
+        let tensors = self.params.tensors()?;
+        Ok(tensors.into_iter().find(|(_, _, values)| is_wrong(values)).map(|(name, ..)| name.to_owned()))
     }
 
     /// Writes a model folder with these dictionaries by their file names, each file aside and then renamed.
@@ -177,6 +187,16 @@ pub fn load_config<C: Config>(folder: &Path) -> Result<C> {
     Ok(file.model)
 }
 
+/// Fails if `config.toml` asks for more than the weights beside it can hold, before anything is allocated.
+pub(crate) fn check_size<C: Config>(folder: &Path, config: &C) -> Result<()> {
+    let path = folder.join(WEIGHTS);
+    let bytes = std::fs::metadata(&path).map_err(Error::io(&path))?.len();
+    match limits::fault_of_file(&config.stacks(), config.max_positions(), bytes) {
+        Some(message) => Err(Error::Parse { path: folder.join(CONFIG), message }),
+        None => Ok(()),
+    }
+}
+
 /// Task of the model in `folder`.
 pub fn task(folder: &Path) -> Result<Task> {
     let (path, text) = read_config(folder)?;
@@ -186,7 +206,16 @@ pub fn task(folder: &Path) -> Result<Task> {
 /// `config.toml` and its text.
 fn read_config(folder: &Path) -> Result<(PathBuf, String)> {
     let path = folder.join(CONFIG);
-    match std::fs::read_to_string(&path) {
+    let mut text = std::fs::read_to_string(&path);
+    // A run may be about to put a new folder there, where the system cannot exchange two folders in one step.
+    for _ in 0..TRIES {
+        if text.is_ok() || folder.exists() || files::previous_folder(folder).is_none() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        text = std::fs::read_to_string(&path);
+    }
+    match text {
         Ok(text) => Ok((path, text)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Err(Error::NoModel { folder: folder.to_owned(), hint: where_models_are(folder) })
@@ -197,8 +226,7 @@ fn read_config(folder: &Path) -> Result<(PathBuf, String)> {
 
 /// Hint for a folder that holds no model.
 fn where_models_are(folder: &Path) -> String {
-    let before = files::previous_folder(folder);
-    if before.join(CONFIG).is_file() {
+    if let Some(before) = files::previous_folder(folder).filter(|before| before.join(CONFIG).is_file()) {
         let before = before.display();
         return format!(
             "Its run was stopped as it put a new one there; {before} is the one before: use it, or start the run again, \

@@ -13,6 +13,7 @@ use crate::Result;
 use crate::config::Mixture;
 use crate::folder::Task;
 use crate::pass::Pass;
+use crate::stack::StackConfig;
 
 /// Sizes and choices of a kind of model: `[model]` of a configuration.
 pub trait Config: Clone + Debug + PartialEq + Serialize + DeserializeOwned {
@@ -35,6 +36,8 @@ pub trait Config: Clone + Debug + PartialEq + Serialize + DeserializeOwned {
     fn heads(&self) -> usize;
     /// Tokens of the longest sentence or block.
     fn max_positions(&self) -> usize;
+    /// Its stacks of layers.
+    fn stacks(&self) -> Vec<StackConfig<'_>>;
     /// Keys that decide what parameters there are besides gates, and what they compute, with their values.
     fn sizes(&self) -> Vec<(&'static str, String)>;
 }

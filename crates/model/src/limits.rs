@@ -55,6 +55,40 @@ pub(crate) fn check_experts(heads: usize, dropped: usize, require: &mut dyn FnMu
     }
 }
 
+/// Numbers of a table of positions that any file may ask for.
+const SMALL_TABLE: usize = 1 << 24;
+/// Numbers of a table of positions for each number in the file of weights.
+const TABLE_PER_NUMBER: usize = 16;
+
+/// Returns the fault of a configuration that asks for more than a file of weights with so many bytes can hold. Nothing is
+/// allocated for it then. Sizes are within the limits of [`check`].
+pub(crate) fn fault_of_file(stacks: &[StackConfig<'_>], positions: usize, bytes: u64) -> Option<String> {
+    let held = usize::try_from(bytes / 4).unwrap_or(usize::MAX);
+    let least = stacks.iter().map(least_numbers).fold(0, usize::saturating_add);
+    let table = positions * stacks.first().map_or(0, |stack| stack.width);
+    if least > held {
+        Some(format!(
+            "layers and widths come to at least {least} parameters, but the file of weights has room for {held}: they are \
+             not of one model"
+        ))
+    } else if table > SMALL_TABLE.saturating_add(held.saturating_mul(TABLE_PER_NUMBER)) {
+        Some(format!(
+            "max_positions = {positions} needs a table of {:.1} GiB, which is out of proportion to the {held} parameters \
+             of the model",
+            table as f64 / f64::from(1 << 28)
+        ))
+    } else {
+        None
+    }
+}
+
+/// Number of parameters that a stack has at least.
+fn least_numbers(stack: &StackConfig<'_>) -> usize {
+    let heads = if stack.head_dim == 0 { stack.width } else { stack.heads.saturating_mul(stack.head_dim) };
+    let attention = heads.saturating_mul(4 * stack.width);
+    stack.layers.saturating_mul(attention.saturating_add(2 * stack.width * stack.inner))
+}
+
 /// About how many parameters a stack has, at most.
 fn numbers(stack: &StackConfig<'_>) -> usize {
     let attention = 4 * stack.width * stack.width + stack.mixture.gate_hidden * (stack.width + EXPERTS);

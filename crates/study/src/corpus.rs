@@ -7,7 +7,7 @@ use mae_data::grammar::two_tasks;
 use mae_data::preprocess::{PreprocessOptions, preprocess};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A corpus that the program makes itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,6 @@ impl Corpus {
             let Self::TwoTasks = self;
             let total = SETS.iter().map(|(_, pairs)| pairs).sum();
             let mut pairs = two_tasks::generate(total, SEED).into_iter();
-            std::fs::create_dir_all(aside).map_err(Error::io("make the folder", aside))?;
             for (set, count) in SETS {
                 let part: Vec<two_tasks::Pair> = pairs.by_ref().take(count).collect();
                 let text = |of: &dyn Fn(&two_tasks::Pair) -> String| -> String {

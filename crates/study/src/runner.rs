@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mae_data::files::{Claim, FolderLock};
+use mae_data::files::{self, Claim, FolderLock};
 use mae_engine::Device;
 use mae_eval::validator;
 use mae_model::average::average;
@@ -81,7 +81,7 @@ impl Runner<'_> {
     /// Does what is left to do of a run.
     pub(crate) fn run(&self, job: &Job, observer: &mut dyn Observer) -> Result<JobOutcome> {
         let folder = self.out.join(&job.name);
-        let _lock = match FolderLock::claim(&folder)? {
+        let lock = match FolderLock::claim(&folder)? {
             Claim::Held(lock) => lock,
             Claim::Busy(process) => return Ok(JobOutcome::Busy(process)),
         };
@@ -92,7 +92,7 @@ impl Runner<'_> {
         origins::write(&folder, self.origins)?;
         let candidate = match &job.work {
             Work::Measure(model) => Some(as_it_is(model)?),
-            Work::Train(recipe) => self.train(recipe, &folder, observer)?,
+            Work::Train(recipe) => self.train(recipe, &lock, observer)?,
         };
         let candidate = candidate.filter(|_| !self.stop.load(Ordering::Relaxed));
         let Some(candidate) = candidate else { return Ok(JobOutcome::Stopped) };
@@ -111,13 +111,15 @@ impl Runner<'_> {
     fn train(
         &self,
         recipe: &Recipe,
-        folder: &Path,
+        lock: &FolderLock,
         observer: &mut dyn Observer,
     ) -> Result<Option<Candidate>> {
+        let folder = lock.folder();
         let (text, train) = (recipe.to_toml()?, recipe.train_config()?);
         let mut watch = Watch { clock: Clock::start(folder, &train)?, observer };
         let mut run = Run::new(self.sets.folder, recipe.clone())
             .save_dir(folder)
+            .lock(lock)
             .device(self.device)
             .development_set(self.sets.valid)
             .bleu(validator::bleu)
@@ -261,7 +263,7 @@ fn remove_checkpoints(folder: &Path, measured: &Path) -> Result<()> {
         let path = entry.map_err(Error::io("look into", folder))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
         if name.starts_with("checkpoint") && path != measured && path.is_dir() {
-            std::fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?;
+            files::remove_folder(&path)?;
         }
     }
     Ok(())

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mae_data::files::FolderLock;
+use mae_data::files::{self, FolderLock};
 use mae_engine::Device;
 use mae_train::keys;
 use mae_train::run::Sets;
 
 use crate::agreement::{changes, check_origins, check_started};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::job::{Job, Work};
 use crate::observer::{Event, Failure, FailureCause, Observer};
 use crate::origins::{Origins, origins};
@@ -120,7 +120,7 @@ impl Remaining<'_> {
         observer: &mut dyn Observer,
     ) -> Result<SessionReport> {
         let session = self.session;
-        std::fs::create_dir_all(session.out).map_err(Error::io("make the folder", session.out))?;
+        files::create_folder(session.out)?;
         if let Some(references) = &self.references {
             let _lock = FolderLock::wait(session.out)?;
             references.keep(session.out)?;

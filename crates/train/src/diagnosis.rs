@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +68,40 @@ impl fmt::Display for Diagnosis {
         write!(
             f,
             ". Lower the learning rate (train.lr; the highest of cosine is train.max_lr), set train.clip_norm, or look at these {samples}"
+        )
+    }
+}
+
+/// Training that has diverged without a loss or a gradient of an update that says so.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Divergence {
+    /// What is not finite, as in `the validation loss`.
+    what: String,
+    /// Moment at which it was noticed, as in `after update 30`.
+    when: String,
+}
+
+impl Divergence {
+    /// Of the loss of a validation.
+    pub(crate) fn of_validation(loss: f64, update: u64) -> Self {
+        Self { what: format!("the validation loss is {loss}"), when: format!("after update {update}") }
+    }
+
+    /// Of a parameter, noticed before a checkpoint was written.
+    pub(crate) fn of_weights(parameter: String, checkpoint: &Path) -> Self {
+        let what = format!("`{parameter}` holds numbers that are not finite");
+        Self { what, when: format!("as {} was to be written", checkpoint.display()) }
+    }
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, when } = self;
+        write!(
+            f,
+            "training has diverged: {what}, {when}. Nothing of it was saved: checkpoint_last and checkpoint_best are as \
+             they were. Lower the learning rate (train.lr, train.gate_lr; the highest of cosine is train.max_lr) or set \
+             train.clip_norm"
         )
     }
 }

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, Divergence};
 use crate::dictionaries::DictionaryMismatch;
 use crate::finetune::FinetuneFault;
 use crate::history::HistoryError;
@@ -40,6 +40,9 @@ pub enum Error {
     /// The loss or the gradient is not finite.
     #[error("{0}")]
     NotFinite(Box<Diagnosis>),
+    /// The validation loss or a parameter is not finite.
+    #[error("{0}")]
+    Diverged(Divergence),
     /// A model cannot be fine-tuned with this data or as this model; all faults, one per line.
     #[error("{path} cannot be fine-tuned as this run asks:\n  {}", one_per_line(.faults))]
     Finetune {
@@ -85,6 +88,9 @@ pub enum Error {
         /// The fault.
         source: std::io::Error,
     },
+    /// The system starts no more threads.
+    #[error("cannot start another thread: {0}; raise the limit of processes, or end others")]
+    Threads(#[source] std::io::Error),
     /// From the model.
     #[error(transparent)]
     Model(#[from] mae_model::Error),

@@ -3,6 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use mae_data::files;
+
 use crate::checkpoint::{Snapshot, TextSide};
 use crate::config::Metric;
 use crate::{Error, Result};
@@ -42,7 +44,7 @@ pub fn set_aside(run: &Path, kind: KeptKind) -> Result<()> {
     for path in paths {
         let names = (1..).map(|n: u64| path.with_added_extension(n.to_string()));
         let free = names.into_iter().find(|name| !name.exists()).expect("there are names enough");
-        std::fs::rename(&path, free).map_err(Error::io(&path))?;
+        files::rename(&path, &free)?;
     }
     Ok(())
 }
@@ -109,18 +111,14 @@ pub fn keep_best(
     }
     snapshot.write(run, &format!("{}{value:.4}_{updates}", best_prefix(metric)), text)?;
     for old in best(run, metric)?.into_iter().skip(keep) {
-        remove(&old.path)?;
+        files::remove_folder(&old.path)?;
     }
     Ok(())
 }
 
 fn prune(mut oldest_first: Vec<(u64, PathBuf)>, keep: usize) -> Result<()> {
     oldest_first.truncate(oldest_first.len().saturating_sub(keep));
-    oldest_first.iter().try_for_each(|(_, path)| remove(path))
-}
-
-fn remove(path: &Path) -> Result<()> {
-    std::fs::remove_dir_all(path).map_err(Error::io(path))
+    Ok(oldest_first.iter().try_for_each(|(_, path)| files::remove_folder(path))?)
 }
 
 /// Folders of a run whose names `key` understands, in the order of their keys.

@@ -7,7 +7,9 @@ mod saving;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::thread::Builder;
 
+use mae_data::files::{self, FolderLock};
 use mae_data::sampler::{TooLong, subset};
 use mae_data::{BatchSampler, Corpus, PackedBatch, Redraw, SamplerOptions};
 use mae_model::{Config, Model, Translator};
@@ -20,7 +22,7 @@ use crate::learner::Learner;
 use crate::log::Event;
 use crate::record::Record;
 use crate::validate::Validator;
-use crate::{Error, Result, kept, memory, plan};
+use crate::{Error, Result, artifacts, kept, memory, plan};
 
 /// A run: data, model and choices.
 pub struct Trainer<'a, M: Model = Translator> {
@@ -48,6 +50,8 @@ pub struct Trainer<'a, M: Model = Translator> {
     pub stop: &'a AtomicBool,
     /// Writes the checkpoints.
     pub writer: Writer,
+    /// Lock of the folder: nobody else writes there.
+    pub lock: &'a FolderLock,
 }
 
 /// Batches that are packed before they are needed.
@@ -94,6 +98,10 @@ impl<M: Model> Trainer<'_, M> {
             watch(&Event::Memory(memory::check(&mut self.learner, &sampler, train.max_tokens, available)?));
         }
         // Nothing in the folder changes before this line: whatever refuses a run has done so.
+        let ours = |name: &str| {
+            name.starts_with("checkpoint") || [artifacts::LOG, artifacts::RECORD].contains(&name)
+        };
+        files::sweep(&self.folder, ours)?;
         let (mut log, mut board) = self.open(&outdated, &state)?;
         opening.iter().try_for_each(|event| log.write(event))?;
         let mut tell = |event: Event| {
@@ -193,13 +201,14 @@ impl<M: Model> Trainer<'_, M> {
         let outcome = std::thread::scope(|scope| {
             // Batches are packed ahead, so that the device need not wait for them.
             let (sender, packed) = std::sync::mpsc::sync_channel::<Vec<PackedBatch>>(BATCHES_AHEAD);
-            scope.spawn(move || {
+            let pack_ahead = move || {
                 let pack = |ids: &Vec<u32>| data.pack(ids);
                 // Nobody receives any more when the run ends early.
                 rest.iter()
                     .map(|group| group.iter().map(pack).collect())
                     .try_for_each(|batch| sender.send(batch))
-            });
+            };
+            Builder::new().spawn_scoped(scope, pack_ahead).map_err(Error::Threads)?;
             self.updates(packed, total, state, tell)
         })?;
         if outcome.is_some() {
@@ -264,11 +273,12 @@ impl<M: Model> Trainer<'_, M> {
                     false => pending.report(0, state, tell)?,
                 }
                 self.validate(state, tell)?;
-                self.save(state, tell)?;
+                // Before `checkpoint_last`: a run that is killed between the two makes it again.
                 if at_interval && train.keep_interval_updates > 0 {
                     let name = kept::interval_name(state.epoch, number);
                     self.keep(name, train.keep_interval_updates, kept::prune_intervals)?;
                 }
+                self.save(state, tell)?;
                 pending.forget_time();
                 if let Some(outcome) = self.reason_to_stop(state) {
                     return Ok(Some(outcome));

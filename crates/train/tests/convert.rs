@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use mae_data::files::FolderLock;
 use mae_data::grammar::{Kind, Pair, generate};
 use mae_data::vocab::VocabOptions;
 use mae_data::{ParallelDataset, Vocab};
@@ -31,6 +32,7 @@ fn data(pairs: &[&Pair], vocab: &Arc<Vocab>) -> ParallelDataset {
 }
 
 fn train(folder: &Path, config: &RunConfig, model: Translator, text: &ParallelDataset) -> Translator {
+    let lock = FolderLock::take(folder).unwrap();
     let trainer = Trainer {
         config: config.clone(),
         learner: Learner::new(model, &config.train),
@@ -43,7 +45,8 @@ fn train(folder: &Path, config: &RunConfig, model: Translator, text: &ParallelDa
         resets: Resets::default(),
         validator: None,
         stop: &AtomicBool::new(false),
-        writer: Writer::new(),
+        writer: Writer::new().unwrap(),
+        lock: &lock,
     };
     trainer.run(|_| {}).unwrap().0.model
 }

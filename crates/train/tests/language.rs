@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::bits;
+use mae_data::files::FolderLock;
 use mae_data::pairs::MemoryDataset;
 use mae_data::vocab::VocabOptions;
 use mae_data::{BlockOptions, Blocks, TextDataset, Vocab};
@@ -64,6 +65,7 @@ fn train(
     let (lines, stop) = (text(60, 0), AtomicBool::new(false));
     let train = Blocks::new(lines.lines.clone(), options).unwrap();
     let valid = Blocks::new(text(10, 100).lines, options).unwrap();
+    let lock = FolderLock::take(folder)?;
     let trainer = Trainer {
         config: config.clone(),
         learner: learner(config),
@@ -76,7 +78,8 @@ fn train(
         resets: Resets::default(),
         validator: None,
         stop: &stop,
-        writer: Writer::new(),
+        writer: Writer::new().unwrap(),
+        lock: &lock,
     };
     trainer.run(|event| watch(event, &stop))
 }

@@ -150,6 +150,7 @@ fn sets_in_memory_train_the_same_model() {
         resets: Resets::default(),
         bleu: None,
         stop: &AtomicBool::new(false),
+        lock: None,
     };
     let mut updates = 0;
     let trained = session.train(recipe().config().unwrap(), &mut |event: &Event| {

@@ -2,6 +2,9 @@
 
 use crate::sampling::Sampling;
 
+/// Widest beam. Memory and time grow with it, and nothing is gained long before.
+const WIDEST: usize = 1000;
+
 /// Settings of a search; names and defaults are fairseq's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchOptions {
@@ -96,6 +99,7 @@ impl SearchOptions {
             }
         };
         require(beam > 0, "beam = 0 finds nothing; it must be at least 1".into());
+        require(beam <= WIDEST, format!("beam = {beam} is too wide; {WIDEST} is the most there can be"));
         require(nbest > 0, "nbest = 0 gives nothing back; it must be at least 1".into());
         require(
             nbest <= beam,

@@ -2,6 +2,7 @@
 
 mod flags;
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -176,7 +177,8 @@ fn train(args: &Args, recipe: Recipe, data: &Path) -> Result<ExitCode> {
     }
     let _answering = stop.answer("finishing the update and saving the run".into());
     let before = Progress::of(&args.save_dir)?;
-    let mut display = Display::new(if args.json { Output::Json } else { Output::Text });
+    let output = if args.json { Output::Json } else { Output::Text };
+    let mut display = Display::new(output).on_closed_pipe(stop.on_closed_pipe());
     let mut run = Run::new(data, recipe)
         .save_dir(&args.save_dir)
         .device(&device)
@@ -195,7 +197,7 @@ fn train(args: &Args, recipe: Recipe, data: &Path) -> Result<ExitCode> {
     let now = progress_in_words(summary.progress);
     match summary.outcome {
         Outcome::Interrupted => {
-            eprintln!("mae: stopped and saved after {now}; the same command resumes it");
+            writeln!(io::stderr(), "mae: stopped and saved after {now}; the same command resumes it").ok();
             return Ok(stop.exit_code());
         }
         Outcome::OutOfPatience => {

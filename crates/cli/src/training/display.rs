@@ -1,5 +1,7 @@
 //! Progress of a run, for people or as JSON lines.
 
+use std::io::{self, Write};
+
 use indicatif::ProgressBar;
 use mae_train::artifacts::LAST;
 use mae_train::log::Event;
@@ -8,6 +10,7 @@ use mae_train::run::{Observer, Progress, Start};
 
 use super::pace::Pace;
 use crate::progress;
+use crate::training::stop::ClosedPipe;
 
 /// Stream and form of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +29,46 @@ pub struct Display {
     bar: ProgressBar,
     gpu: bool,
     pace: Pace,
+    /// Told when nobody reads the output any more.
+    closed: Option<ClosedPipe>,
 }
 
 impl Display {
     /// Shows nothing yet.
     pub fn new(output: Output) -> Self {
-        Self { output, bar: ProgressBar::hidden(), gpu: false, pace: Pace::default() }
+        Self { output, bar: ProgressBar::hidden(), gpu: false, pace: Pace::default(), closed: None }
+    }
+
+    /// Ends the run, which is saved, when nobody reads the output any more. Without it the program ends.
+    #[must_use]
+    pub fn on_closed_pipe(mut self, closed: ClosedPipe) -> Self {
+        self.closed = Some(closed);
+        self
+    }
+
+    /// Prints a line on standard output.
+    fn print(&self, text: &str) {
+        let Some(closed) = &self.closed else { return println!("{text}") };
+        match writeln!(io::stdout(), "{text}") {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => closed.stop(),
+            // The usual message.
+            Err(_) => println!("{text}"),
+            Ok(()) => {}
+        }
+    }
+
+    /// Prints a line on standard error. A run does not end because nobody reads its warnings.
+    fn warn(&self, text: &str) {
+        match &self.closed {
+            None => eprintln!("{text}"),
+            Some(_) => drop(writeln!(io::stderr(), "{text}")),
+        }
     }
 
     /// Prints a line for people.
     pub fn say(&self, text: &str) {
         self.bar.suspend(|| match self.output {
-            Output::Text => println!("{text}"),
+            Output::Text => self.print(text),
             Output::Errors => eprintln!("{text}"),
             Output::Json => {}
         });
@@ -67,7 +98,7 @@ impl Observer for Display {
     fn started(&mut self, start: &Start) {
         self.gpu = start.on_gpu;
         if !start.has_development_set {
-            eprintln!("mae: the data has no `valid` set: training without validation");
+            self.warn("mae: the data has no `valid` set: training without validation");
         }
         self.say(&introduction(start));
         if let (Some(progress), Output::Text) = (start.resumed, self.output) {
@@ -79,7 +110,7 @@ impl Observer for Display {
     fn event(&mut self, event: &Event) {
         if self.output == Output::Json {
             if !matches!(event, Event::Update { .. }) {
-                println!("{}", serde_json::to_string(event).expect("events can be written as JSON"));
+                self.print(&serde_json::to_string(event).expect("events can be written as JSON"));
             }
             return;
         }
@@ -92,7 +123,9 @@ impl Observer for Display {
                 };
                 self.say(&format!("begins with the weights of {}{gates}", from.display()));
             }
-            Event::Reset { what } => eprintln!("mae: this run resumes without its {}", what.join(", ")),
+            Event::Reset { what } => {
+                self.warn(&format!("mae: this run resumes without its {}", what.join(", ")))
+            }
             Event::Memory(used) => self.say(&format!(
                 "the largest batch ({}) takes {:.2} GiB of {} memory, parameters and optimiser included",
                 tokens_of((used.source_tokens, used.target_tokens)),
@@ -100,17 +133,20 @@ impl Observer for Display {
                 if self.gpu { "GPU" } else { "main" }
             )),
             Event::Changed { lines } => {
-                eprintln!("mae: this run resumes with other choices than before: {}", lines.join("; "));
+                self.warn(&format!(
+                    "mae: this run resumes with other choices than before: {}",
+                    lines.join("; ")
+                ));
             }
             Event::Skipped { pairs, tokens, of_tokens, examples } => {
                 let some: Vec<String> = examples.iter().map(u64::to_string).collect();
                 let share = 100.0 * *tokens as f64 / *of_tokens as f64;
-                eprintln!(
+                self.warn(&format!(
                     "mae: {pairs} training pairs or blocks with {tokens} target tokens ({share:.1} % of all) are longer than \
                      train.max_tokens or model.max_positions and are left out (numbers {}, …); raise these, or cut a text \
                      with --sample-break-mode none",
                     some.join(", ")
-                );
+                ));
             }
             Event::Epoch { epoch, updates, done } => {
                 self.bar = progress::bar(*updates, &format!("epoch {epoch}"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-/// A flag that SIGINT, SIGTERM and a time limit set.
+/// A flag that SIGINT, SIGTERM, SIGHUP, a closed pipe and a time limit set.
 pub struct Stop {
     flag: Arc<AtomicBool>,
     /// Number of the last signal; 0 before.
@@ -31,12 +31,18 @@ impl Stop {
                 });
             }
         }
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())?;
             signal_hook::flag::register_usize(signal, last.clone(), signal as usize)?;
             signal_hook::flag::register(signal, flag.clone())?;
         }
         Ok(Self { flag, signal: last })
+    }
+
+    /// Stops because nobody reads standard output any more (`mae train … | head`), like the signal for it.
+    pub fn on_closed_pipe(&self) -> ClosedPipe {
+        ClosedPipe { flag: self.flag.clone(), signal: self.signal.clone() }
     }
 
     /// The flag, for libraries.
@@ -72,6 +78,21 @@ impl Stop {
             }
         });
         Answering { _done: done }
+    }
+}
+
+/// Stops work when standard output was closed.
+#[derive(Clone)]
+pub struct ClosedPipe {
+    flag: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl ClosedPipe {
+    /// Stops.
+    pub fn stop(&self) {
+        self.signal.store(signal_hook::consts::SIGPIPE as usize, Ordering::Relaxed);
+        self.flag.store(true, Ordering::Relaxed);
     }
 }
 

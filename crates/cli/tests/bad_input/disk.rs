@@ -19,13 +19,13 @@ fn a_full_disk_loses_nothing_and_leaves_nothing() {
             "preprocess",
             0,
             "preprocess -s de -t en --trainpref train --validpref valid --destdir bin",
-            "bin/train.de-en.de.bin",
+            "/train.de-en.de.bin",
         ),
         (
             "prepare",
             0,
             "prepare parallel -s de -t en --train train --valid-size 2 --test-size 2 --out new",
-            "new/tmp/",
+            "/tmp/",
         ),
         ("learn-bpe", 0, "learn-bpe train.de -s 9 -o new", "new"),
         ("tokenize", 0, "tokenize -l de train.de -o valid.de", "valid.de"),
@@ -36,7 +36,7 @@ fn a_full_disk_loses_nothing_and_leaves_nothing() {
             "generate run/checkpoint_last --source valid.de --device cpu --output valid.en",
             "valid.en",
         ),
-        ("average", 4, "average --inputs run/checkpoint_last run/checkpoint_best --output mean", "mean/"),
+        ("average", 4, "average --inputs run/checkpoint_last run/checkpoint_best --output mean", "mean."),
     ] {
         let sandbox = folder();
         let before = contents(&sandbox.path(""));

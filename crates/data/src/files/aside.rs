@@ -73,16 +73,23 @@ pub(super) fn sweep(folder: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()
     Ok(())
 }
 
-/// Like [`sweep`], and also what versions before 0.2 left: `name.tmp`. For folders that belong to this program alone.
+/// Like [`sweep`], and also what versions before 0.2 left, `name.tmp` and `name.old`. For folders that belong to this program alone.
 pub(super) fn sweep_own(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<()> {
     let swept = || -> io::Result<()> {
         sweep(folder, &ours)?;
         let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
         for entry in entries {
-            let path = entry?.path();
-            let is_ours = path.extension().is_some_and(|end| end == NEW)
-                && path.file_stem().and_then(OsStr::to_str).is_some_and(&ours);
-            if is_ours {
+            let entry = entry?;
+            let (path, name) = (entry.path(), entry.file_name());
+            let stem = path.file_stem().and_then(OsStr::to_str).filter(|stem| ours(stem));
+            let replaced = final_name(&name, OLD).filter(|name| ours(name)).or(stem);
+            let is_left = match path.extension().and_then(OsStr::to_str) {
+                Some(NEW) => stem.is_some(),
+                // What a new folder has taken the place of.
+                Some(OLD) => replaced.is_some_and(|name| folder.join(name).exists()),
+                _ => false,
+            };
+            if is_left {
                 remove(&path)?;
             }
         }

@@ -10,6 +10,9 @@ use crate::options::OptionFault;
 /// More matches than this in one line are refused, as sacremoses does: the stand-ins have three digits.
 pub const MAX_MATCHES: usize = 1000;
 
+/// Times that stand-ins may lengthen a line. Matches as short as a letter are found in stand-ins, too.
+const MOST_GROWTH: usize = 64;
+
 const MARKER: &str = "THISISPROTECTED";
 
 /// XML tags, e-mail addresses and addresses of web pages (sacremoses' `BASIC_PROTECTED_PATTERNS`).
@@ -82,8 +85,12 @@ impl Protected {
         let marker = unused_marker(text);
         let mut order: Vec<usize> = (0..tokens.len()).collect();
         order.sort_by_key(|&i| Reverse(tokens[i].chars().count()));
+        let most = text.len().saturating_mul(MOST_GROWTH).saturating_add(1 << 16);
         for i in order {
             *text = text.replace(&tokens[i], &stand_in(&marker, i));
+            if text.len() > most {
+                return Err(OptionFault::ShortMatches.into());
+            }
         }
         Ok(Spans { marker, tokens })
     }

@@ -12,6 +12,9 @@ use crate::vocab::is_space;
 
 type Read<T> = Result<T, String>;
 
+/// Times that normalisers may lengthen a text.
+const MOST_GROWTH: f64 = 256.0;
+
 /// Understands the file.
 pub(super) fn rules(json: &str) -> Read<Rules> {
     let file: Value = serde_json::from_str(json).map_err(|error| format!("not JSON: {error}"))?;
@@ -32,9 +35,19 @@ pub(super) fn rules(json: &str) -> Read<Rules> {
         }
         part => decoder(part)?,
     };
+    if !file["truncation"].is_null() {
+        return Err("`truncation` is not supported: set it to null, and cut texts beforehand".into());
+    }
+    let normalizers = steps(&file["normalizer"], "normalizers", normalizer)?;
+    let growth: f64 = normalizers.iter().map(Normalizer::growth).product();
+    if growth > MOST_GROWTH {
+        return Err(format!(
+            "its normalizers can make a text {growth:.0} times as long; {MOST_GROWTH} times is the most there can be"
+        ));
+    }
     Ok(Rules {
         json: json.to_owned(),
-        normalizers: steps(&file["normalizer"], "normalizers", normalizer)?,
+        normalizers,
         pre_tokenizers,
         model: model(&file["model"])?,
         decoder,
@@ -124,6 +137,9 @@ fn model(part: &Value) -> Read<Model> {
     }
     if part["continuing_subword_prefix"].as_str().is_some_and(|prefix| !prefix.is_empty()) {
         return Err("a BPE model with a continuing_subword_prefix is not supported".into());
+    }
+    if part["dropout"].as_f64().is_some_and(|dropout| dropout > 0.0) {
+        return Err("a BPE model with `dropout` is not supported: set it to null".into());
     }
     let vocab = part["vocab"].as_object().ok_or("the model's `vocab` is no object")?;
     let mut ids: FxHashMap<Box<str>, u32> = FxHashMap::default();

@@ -19,6 +19,18 @@ pub(super) enum Normalizer {
 }
 
 impl Normalizer {
+    /// Times that a text can become longer, at most; what comes before it is not counted.
+    pub(super) fn growth(&self) -> f64 {
+        match self {
+            // An empty pattern is found beside every byte.
+            Self::Replace(from, to) if from.is_empty() => 1.0 + 2.0 * to.len() as f64,
+            Self::Replace(from, to) => (to.len() as f64 / from.len() as f64).max(1.0),
+            // Few letters have a longer lower case.
+            Self::Lowercase => 1.5,
+            Self::Prepend(_) | Self::Strip(..) => 1.0,
+        }
+    }
+
     pub(super) fn apply(&self, text: String) -> String {
         match self {
             // Letter by letter: no final sigma.

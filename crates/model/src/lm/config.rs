@@ -163,7 +163,7 @@ impl LmConfig {
         require(self.decoder_layers > 0, "decoder_layers must be above 0".into());
         require(self.max_positions > 1, "max_positions must be above 1".into());
         self.stack().check("decoder", &mut require);
-        limits::check(&[self.stack()], self.max_positions, &mut require);
+        limits::check(&self.stacks(), self.max_positions, &mut require);
         let (cutoffs, factor) = (&self.adaptive_softmax_cutoff, self.adaptive_softmax_factor);
         let rise = cutoffs.first() != Some(&0) && cutoffs.windows(2).all(|w| w[0] < w[1]);
         require(rise, format!("adaptive_softmax_cutoff = {cutoffs:?} must rise and begin above 0"));
@@ -232,6 +232,10 @@ impl Config for LmConfig {
 
     fn heads(&self) -> usize {
         self.decoder_attention_heads
+    }
+
+    fn stacks(&self) -> Vec<StackConfig<'_>> {
+        vec![self.stack()]
     }
 
     fn max_positions(&self) -> usize {

@@ -28,6 +28,7 @@ impl LmFolder {
     /// Loads a folder; anything missing, extra or of another shape is refused by name.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
         let config: LmConfig = folder::load_config(folder)?;
+        folder::check_size(folder, &config)?;
         let dictionary = Arc::new(Vocab::load(folder.join(DICT))?);
         let mut model = LanguageModel::zeroed(&config, dictionary.len(), device)?;
         folder::load_weights(&folder.join(WEIGHTS), model.params_mut())?;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use mae_data::files;
 use mae_train::artifacts;
 
 use crate::error::{Error, QuickstartFault, Result};
@@ -30,7 +31,7 @@ pub(super) fn forget_earlier_run(run: &Path) -> Result<()> {
     if !is_quickstart(run) {
         return Err(QuickstartFault::OtherRun(run.to_owned()).into());
     }
-    std::fs::remove_dir_all(run).map_err(Error::io("remove", run))
+    Ok(files::remove_folder(run)?)
 }
 
 /// Returns whether a folder is a run of quickstart, by its record.

@@ -17,9 +17,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
+use mae_data::files::{self, FolderLock};
 use mae_data::grammar::{self, two_tasks};
 use mae_data::vocab::VocabOptions;
-use mae_data::{ParallelDataset, Vocab, files};
+use mae_data::{ParallelDataset, Vocab};
 use mae_engine::Device;
 use mae_eval::bleu::{BleuConfig, BleuStats, Tokenizer, exact_match};
 use mae_eval::gates::summarise;
@@ -142,6 +143,8 @@ pub struct Prepared {
     pairs: Pairs,
     test: ParallelDataset,
     held_out: Vec<Line>,
+    /// Keeps others from the folder as long as the corpus is used.
+    _lock: FolderLock,
 }
 
 impl Quickstart {
@@ -158,7 +161,7 @@ impl Quickstart {
         }
         let mut pairs = self.topic.draw(self.pairs + HELD_OUT, self.seed);
         let held_out = pairs.split_off(self.pairs);
-        files::create_folder(&self.folder)?;
+        let lock = FolderLock::take(&self.folder)?;
         let mut counts = WordCounts::default();
         for pair in &pairs {
             counts.add_line(&pair.source);
@@ -191,7 +194,8 @@ impl Quickstart {
         let vocab = Arc::new(Vocab::from_counts(pieces.iter(), VocabOptions::default()));
         let train = ParallelDataset::from_lines(&encoded[0], &encoded[1], vocab.clone(), vocab.clone())?;
         let test = ParallelDataset::from_lines(&encoded[2], &encoded[3], vocab.clone(), vocab)?;
-        Ok(Prepared { pairs: Pairs { train, valid: None, codes: Some(codes.into()) }, test, held_out })
+        let pairs = Pairs { train, valid: None, codes: Some(codes.into()) };
+        Ok(Prepared { pairs, test, held_out, _lock: lock })
     }
 
     /// Returns the configuration of a system.
@@ -219,6 +223,7 @@ impl Quickstart {
             resets: Resets::default(),
             bleu: None,
             stop: &AtomicBool::new(false),
+            lock: None,
         };
         let Trained { model, .. } = session.train(config, observer)?;
         let options = SearchOptions { max_len_a: 2.0, max_len_b: 10, ..SearchOptions::default() };

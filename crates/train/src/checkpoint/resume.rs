@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mae_data::{Vocab, files};
 use mae_model::{Config, Model, folder};
-use safetensors::SafeTensors;
+use safetensors::{Dtype, SafeTensors};
 
 use super::state::{Resets, RunState, STATE_FORMAT, TextSide};
 use crate::artifacts::{LAST, MOMENTS, STATE};
@@ -50,7 +50,10 @@ fn read_state(last: &Path) -> Result<RunState> {
     let path = last.join(STATE);
     let json = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
     let fault = match serde_json::from_str::<RunState>(&json) {
-        Ok(state) if state.format == STATE_FORMAT => return Ok(state),
+        Ok(state) if state.format == STATE_FORMAT => match state.fault() {
+            None => return Ok(state),
+            Some(fault) => CheckpointFault::DamagedState(fault),
+        },
         Ok(state) => CheckpointFault::UnknownFormat { found: state.format, known: STATE_FORMAT },
         Err(error) => CheckpointFault::DamagedState(error.to_string()),
     };
@@ -75,7 +78,13 @@ fn load_moments<M: Model>(path: &Path, learner: &mut Learner<M>) -> Result<()> {
     let file = SafeTensors::deserialize(&bytes).map_err(damaged)?;
     let read = |name: &str| {
         let missing = || fault(CheckpointFault::MissingMoments { name: name.to_owned() });
-        Ok(folder::floats(file.tensor(name).map_err(|_| missing())?.data()))
+        let tensor = file.tensor(name).map_err(|_| missing())?;
+        if tensor.dtype() != Dtype::F32 {
+            return Err(fault(CheckpointFault::DamagedMoments(format!(
+                "`{name}` does not hold 32-bit numbers"
+            ))));
+        }
+        Ok(folder::floats(tensor.data()))
     };
     learner.remember(read, |name| fault(CheckpointFault::WrongSize { name }))
 }

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use mae_data::{Vocab, files};
 use mae_engine::HostCopy;
 use mae_model::{Model, folder};
 
 use super::state::{RunState, STATE_FORMAT, TextSide};
-use crate::Result;
 use crate::artifacts::{MOMENTS, STATE};
+use crate::diagnosis::Divergence;
 use crate::learner::Learner;
+use crate::{Error, Result};
 
 /// A model at some moment, ready to be written while training continues. Clones share the values.
 #[derive(Clone)]
@@ -42,9 +43,26 @@ impl Snapshot {
         Ok(Self { resume: Some(Arc::new(resume)), ..self })
     }
 
-    /// Writes the folder `name` of `run`; an older one of that name is replaced only when the new one is complete.
+    /// Name of a parameter, or of the optimiser's memory of it, that is not finite.
+    fn broken(&self) -> Result<Option<String>> {
+        let is_broken = |values: &[f32]| values.iter().any(|value| !value.is_finite());
+        if let Some(name) = self.model.find(is_broken)? {
+            return Ok(Some(name));
+        }
+        for (name, copy) in self.resume.iter().flat_map(|resume| &resume.moments) {
+            if is_broken(copy.values()?) {
+                return Ok(Some(name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes the folder `name` of `run`, if all numbers are finite; an older one of that name is replaced only when the new one is complete.
     pub fn write(&self, run: &Path, name: &str, text: &TextSide) -> Result<PathBuf> {
         let path = run.join(name);
+        if let Some(parameter) = self.broken()? {
+            return Err(Error::Diverged(Divergence::of_weights(parameter, &path)));
+        }
         files::replace_folder(&path, |aside| -> Result<()> {
             let dictionaries: Vec<(&str, &Vocab)> =
                 text.dictionaries.iter().map(|(name, dictionary)| (*name, &**dictionary)).collect();
@@ -82,10 +100,10 @@ const WAITING: usize = 2;
 
 impl Writer {
     /// Starts the thread.
-    pub fn new() -> Self {
+    pub fn new() -> Result<Self> {
         let (jobs, todo) = sync_channel::<Job>(WAITING);
-        let thread = std::thread::spawn(move || todo.into_iter().try_for_each(|job| job()));
-        Self { jobs: Some(jobs), thread: Some(thread), latest: None }
+        let thread = Builder::new().spawn(move || todo.into_iter().try_for_each(|job| job()));
+        Ok(Self { jobs: Some(jobs), thread: Some(thread.map_err(Error::Threads)?), latest: None })
     }
 
     /// The model as it is now: one copy, whatever number of checkpoints it is for.
@@ -110,12 +128,6 @@ impl Writer {
     pub fn finish(&mut self) -> Result<()> {
         self.jobs = None;
         self.thread.take().map_or(Ok(()), |thread| thread.join().expect("writing does not panic"))
-    }
-}
-
-impl Default for Writer {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -42,8 +42,35 @@ pub struct RunState {
     /// Norm of the gates' gradient in the newest G step.
     #[serde(default)]
     pub gate_norm: Option<f64>,
+    /// The training set: sentences or blocks, target tokens, and a fingerprint of all lengths.
+    #[serde(default)]
+    pub training: Option<[u64; 3]>,
     /// Training choices that decide what comes next, as TOML; a changed one is pointed out on resuming.
     pub train: String,
+}
+
+impl RunState {
+    /// Fault of a state that no run can have been in, if it is one.
+    pub(super) fn fault(&self) -> Option<String> {
+        let Counters { updates, gate_updates, schedule_start, .. } = self.counters;
+        let most = u64::MAX / 4;
+        let numbers =
+            [self.epoch, self.position, updates, gate_updates, self.batches.unwrap_or(0), self.stale];
+        let losses = [self.best, self.last_loss, self.gate_norm];
+        if self.epoch == 0 {
+            Some("epoch = 0, but epochs are counted from 1".into())
+        } else if let Some(number) = numbers.into_iter().find(|&number| number > most) {
+            Some(format!("{number} is beyond what can be counted"))
+        } else if schedule_start > updates {
+            Some(format!("schedule_start = {schedule_start} is after update {updates}"))
+        } else if losses.into_iter().flatten().any(|loss| !loss.is_finite()) {
+            Some("a loss is not finite".into())
+        } else if self.train.parse::<toml::Table>().is_err() {
+            Some("`train` is not TOML".into())
+        } else {
+            None
+        }
+    }
 }
 
 /// Dictionaries and segmentation of a model's text, stored with it.

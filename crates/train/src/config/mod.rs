@@ -73,6 +73,12 @@ impl<C: Config> RunConfig<C> {
                 faults.push(fault.to_owned());
             }
         };
+        for (key, value) in train.numbers() {
+            require(
+                value.is_finite() && value >= 0.0,
+                &format!("train.{key} = {value} must be a finite number that is not negative"),
+            );
+        }
         require(train.lr > 0.0, "train.lr must be above 0");
         require((0.0..1.0).contains(&train.momentum), "train.momentum must be in [0, 1)");
         if train.lr_scheduler == SchedulerKind::Cosine {
@@ -139,6 +145,10 @@ impl<C: Config> RunConfig<C> {
         require(
             train.keep_interval_updates == 0 || train.save_interval_updates > 0,
             "train.keep_interval_updates needs train.save_interval_updates above 0",
+        );
+        require(
+            train.eval_bleu_beam <= 1000,
+            "train.eval_bleu_beam is too wide; 1000 is the most there can be",
         );
         require(
             train.best_checkpoint_metric != Metric::Bleu || train.eval_bleu_beam > 0,

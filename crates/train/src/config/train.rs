@@ -205,6 +205,28 @@ impl Free {
 }
 
 impl TrainConfig {
+    /// Rates, factors and limits that are finite and not negative, by their keys.
+    pub(super) fn numbers(&self) -> [(&'static str, f64); 16] {
+        [
+            ("lr", self.lr),
+            ("warmup_init_lr", self.warmup_init_lr),
+            ("min_lr", self.min_lr),
+            ("max_lr", self.max_lr),
+            ("t_mult", self.t_mult),
+            ("lr_shrink", self.lr_shrink),
+            ("momentum", self.momentum.into()),
+            ("adam_betas", self.adam_betas[0].into()),
+            ("adam_betas", self.adam_betas[1].into()),
+            ("adam_eps", self.adam_eps.into()),
+            ("weight_decay", self.weight_decay.into()),
+            ("clip_norm", self.clip_norm),
+            ("label_smoothing", self.label_smoothing.into()),
+            ("subset", self.subset),
+            ("gate_lr", self.gate_lr.into()),
+            ("gate_momentum", self.gate_momentum.into()),
+        ]
+    }
+
     /// Groups of parameters that are trained.
     pub fn trained(&self) -> GroupSet {
         match self.gate_training {

@@ -7,9 +7,9 @@ mod window;
 mod writer;
 
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::window::Window;
 pub use self::writer::JsonLog;
@@ -35,6 +35,7 @@ pub enum Event {
     /// A new run starts with the weights of another model.
     Finetuned {
         /// The model folder.
+        #[serde(serialize_with = "as_text")]
         from: PathBuf,
         /// True if that model has no gates, so that new ones start uniform.
         new_gates: bool,
@@ -74,6 +75,7 @@ pub enum Event {
     /// A checkpoint is being written; not written to the log.
     Saved {
         /// Folder of the checkpoint.
+        #[serde(serialize_with = "as_text")]
         folder: PathBuf,
         /// Number of the update after which it is saved.
         num_updates: u64,
@@ -137,6 +139,11 @@ pub struct TrainLine {
     /// Seconds for these updates.
     #[serde(default = "nan", deserialize_with = "or_nan")]
     pub seconds: f64,
+}
+
+/// Writes a path; bytes that are not UTF-8 are replaced, which JSON cannot hold.
+fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 /// Value of a missing number.

@@ -1,9 +1,8 @@
 //! The log's writer.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use mae_data::files::{self, GrowingFile};
 use serde::Deserialize;
 
 use super::Event;
@@ -18,7 +17,7 @@ struct Number {
 /// Appends events to a file, one JSON object per line.
 pub struct JsonLog {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: GrowingFile,
 }
 
 impl JsonLog {
@@ -26,28 +25,29 @@ impl JsonLog {
     /// them died before it could save, and the updates will be made again.
     pub fn open(path: &Path, updates: u64) -> Result<Self> {
         if path.exists() {
-            let old = BufReader::new(File::open(path).map_err(Error::io(path))?);
+            let old = std::fs::read(path).map_err(Error::io(path))?;
             let mut kept = Vec::new();
-            for line in old.lines() {
-                let line = line.map_err(Error::io(path))?;
-                // A line that a crash cut off is not JSON and is dropped, too.
-                let Ok(number) = serde_json::from_str::<Number>(&line) else { continue };
+            for line in old.split(|&byte| byte == b'\n') {
+                // A line that a crash cut off or a disk damaged is not JSON and is dropped, too.
+                let Ok(number) = serde_json::from_slice::<Number>(line) else { continue };
                 if number.num_updates.is_none_or(|number| number <= updates) {
-                    kept.extend_from_slice(line.as_bytes());
+                    kept.extend_from_slice(line);
                     kept.push(b'\n');
                 }
             }
-            mae_data::files::write(path, &kept)?;
+            if kept != old {
+                files::write(path, &kept)?;
+            }
         }
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(Error::io(path))?;
-        Ok(Self { path: path.to_owned(), file: BufWriter::new(file) })
+        let file = GrowingFile::open(path).map_err(Error::io(path))?;
+        Ok(Self { path: path.to_owned(), file })
     }
 
     /// Renames an older log to `log.1.jsonl` and so on, because updates are counted from 1 again.
     pub fn set_aside(path: &Path) -> Result<()> {
         let mut names = (1..).map(|n: u64| path.with_extension(format!("{n}.jsonl")));
         match names.find(|name| !name.exists()) {
-            Some(name) if path.exists() => std::fs::rename(path, name).map_err(Error::io(path)),
+            Some(name) if path.exists() => Ok(files::rename(path, &name)?),
             _ => Ok(()),
         }
     }
@@ -56,6 +56,11 @@ impl JsonLog {
     pub fn write(&mut self, event: &Event) -> Result<()> {
         let mut line = serde_json::to_string(event).expect("events can always be written as JSON");
         line.push('\n');
-        self.file.write_all(line.as_bytes()).and_then(|()| self.file.flush()).map_err(Error::io(&self.path))
+        self.file.append(line.as_bytes()).map_err(Error::io(&self.path))
+    }
+
+    /// Brings all lines to the disk.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync().map_err(Error::io(&self.path))
     }
 }

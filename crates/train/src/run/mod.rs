@@ -27,6 +27,7 @@ mod session;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use mae_data::files::FolderLock;
 use mae_engine::Device;
 use mae_model::folder::Task;
 
@@ -87,6 +88,7 @@ pub struct Run<'a> {
     resets: Resets,
     bleu: Option<MakeBleu>,
     stop: Option<&'a AtomicBool>,
+    lock: Option<&'a FolderLock>,
     observer: Option<&'a mut dyn Observer>,
 }
 
@@ -104,6 +106,7 @@ impl<'a> Run<'a> {
             resets: Resets::default(),
             bleu: None,
             stop: None,
+            lock: None,
             observer: None,
         }
     }
@@ -164,6 +167,14 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// Sets the lock of the save folder, for callers that hold it. Without it, the run takes the lock itself, and fails if
+    /// another process has it.
+    #[must_use]
+    pub fn lock(mut self, lock: &'a FolderLock) -> Self {
+        self.lock = Some(lock);
+        self
+    }
+
     /// Sets what sees the events of the run.
     #[must_use]
     pub fn observer(mut self, observer: &'a mut dyn Observer) -> Self {
@@ -194,6 +205,7 @@ impl<'a> Run<'a> {
             resets: self.resets,
             bleu: self.bleu,
             stop: self.stop.unwrap_or(&never),
+            lock: self.lock,
         };
         Ok(session.train(config, self.observer.unwrap_or(&mut silent))?.summary)
     }

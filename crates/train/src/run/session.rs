@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use mae_data::files::FolderLock;
 use mae_engine::Device;
 use mae_model::{Config, Model, groups};
 
@@ -29,6 +30,8 @@ pub struct Session<'a, D> {
     pub bleu: Option<MakeBleu>,
     /// Flag that ends the run after the current update.
     pub stop: &'a AtomicBool,
+    /// Lock of the folder, if the caller holds it; otherwise the run takes it.
+    pub lock: Option<&'a FolderLock>,
 }
 
 /// A trained model and the summary of its run.
@@ -46,6 +49,8 @@ impl<D: Material> Session<'_, D> {
         config: RunConfig<<D::Model as Model>::Config>,
         observer: &mut dyn Observer,
     ) -> Result<Trained<D::Model>> {
+        let own = if self.lock.is_none() { Some(FolderLock::take(self.folder)?) } else { None };
+        let lock = self.lock.or(own.as_ref()).expect("the lock is the caller's or our own");
         let model = self.material.model(&config.model, self.device, config.train.seed)?;
         let start = self.start(&config, &model)?;
         observer.started(&start);
@@ -62,7 +67,8 @@ impl<D: Material> Session<'_, D> {
             validator: self.material.validator(&config.train, self.bleu)?,
             config,
             stop: self.stop,
-            writer: Writer::new(),
+            writer: Writer::new()?,
+            lock,
         };
         let (learner, outcome) = trainer.run(|event| observer.event(event))?;
         let best = self.folder.join(artifacts::BEST);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+use mae_data::Fingerprint;
 use mae_model::{Config, Model, init};
 
 use super::Trainer;
@@ -65,8 +66,8 @@ impl<M: Model> Trainer<'_, M> {
                 let gates = finetune::load(&from, &mut self.learner.model, &self.text)?;
                 events.push(Event::Finetuned { from, new_gates: gates == finetune::Gates::Uniform });
             }
-            let development = self.development();
-            let state = RunState { epoch: 1, train, development, ..RunState::default() };
+            let (development, training) = (self.development(), Some(self.training()));
+            let state = RunState { epoch: 1, train, development, training, ..RunState::default() };
             return Ok(Beginning { state, events, outdated: Vec::new() });
         };
         let update_freq = update_freq_in(&state.train).unwrap_or(self.config.train.update_freq as u64);
@@ -86,6 +87,12 @@ impl<M: Model> Trainer<'_, M> {
         if state.best.is_some() && (other_set || lines.iter().any(|line| is_of(line, &OF_SCORES))) {
             (state.best, state.stale, forgets_best) = (None, 0, true);
             what.push("best score, which was measured otherwise".into());
+        }
+        let trained_on = state.training.replace(self.training());
+        if trained_on.is_some() && trained_on != state.training {
+            what.push(
+                "training set: this one is another, and what is left of the epoch comes from it".into(),
+            );
         }
         if state.batches != Some(0) && lines.iter().any(|line| is_of(line, &OF_BATCHES)) {
             what.push(
@@ -125,6 +132,14 @@ impl<M: Model> Trainer<'_, M> {
         }
         let folder = self.tensorboard.as_deref();
         Ok((log, folder.map(|folder| TensorBoard::open(folder, updates)).transpose()?))
+    }
+
+    /// Sentences, target tokens and lengths of the training set: others are another set.
+    fn training(&self) -> [u64; 3] {
+        let lengths = self.train.lengths();
+        let bytes = lengths.iter().flat_map(|&(source, target)| [source, target]).flat_map(u32::to_le_bytes);
+        let fingerprint = Fingerprint::of(bytes).value();
+        [lengths.len() as u64, lengths.iter().map(|&(_, target)| u64::from(target)).sum(), fingerprint]
     }
 
     /// Sentences and target tokens of the development set: another size is another set.

@@ -7,7 +7,7 @@ use mae_model::{Config, Model};
 use super::Trainer;
 use crate::checkpoint::{RunState, Snapshot};
 use crate::config::Metric;
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, Divergence};
 use crate::log::Event;
 use crate::validate::development_loss;
 use crate::{Error, Result, artifacts, kept};
@@ -22,6 +22,9 @@ impl<M: Model> Trainer<'_, M> {
         let model = &self.learner.model;
         let train = &self.config.train;
         let mut validation = development_loss(model, valid, train)?;
+        if !validation.loss.is_finite() || !validation.nll_loss.is_finite() {
+            return Err(Error::Diverged(Divergence::of_validation(validation.loss, state.counters.updates)));
+        }
         if let Some(validator) = &mut self.validator {
             validation.bleu = Some(validator.bleu(model).map_err(Error::Validator)?);
         }
@@ -80,6 +83,7 @@ impl<M: Model> Trainer<'_, M> {
         count: usize,
         prune: fn(&Path, usize) -> Result<()>,
     ) -> Result<()> {
+        self.lock.check()?;
         let snapshot = self.writer.snapshot(&self.learner.model)?;
         let (folder, text) = (self.folder.clone(), self.text.clone());
         self.writer.hand_over(move || {
@@ -92,7 +96,11 @@ impl<M: Model> Trainer<'_, M> {
     pub(super) fn save_before(&mut self, mut diagnosis: Diagnosis, state: RunState) -> Result<Diagnosis> {
         self.writer.finish()?;
         let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, &state)?;
-        let saved = snapshot.write(&self.folder, artifacts::NOT_FINITE, &self.text)?;
+        let saved = match snapshot.write(&self.folder, artifacts::NOT_FINITE, &self.text) {
+            // Parameters broke before this update, so there is nothing to keep.
+            Err(Error::Diverged(_)) => return Ok(diagnosis),
+            saved => saved?,
+        };
         let json = serde_json::to_string(&diagnosis).expect("a diagnosis can always be written as JSON");
         mae_data::files::write(saved.join(artifacts::DIAGNOSIS), json.as_bytes())?;
         diagnosis.saved = Some(saved);
@@ -108,8 +116,9 @@ impl<M: Model> Trainer<'_, M> {
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
         self.learner.model.params().device().check()?;
+        self.lock.check()?;
+        tell(Event::Saved { folder: self.folder.join(name), num_updates: state.counters.updates })?;
         let (folder, text) = (self.folder.clone(), self.text.clone());
-        self.writer.hand_over(move || snapshot.write(&folder, name, &text).map(|_| ()))?;
-        tell(Event::Saved { folder: self.folder.join(name), num_updates: state.counters.updates })
+        self.writer.hand_over(move || snapshot.write(&folder, name, &text).map(|_| ()))
     }
 }

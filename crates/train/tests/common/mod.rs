@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use mae_data::files::FolderLock;
 use mae_data::vocab::VocabOptions;
 use mae_data::{ParallelDataset, Vocab};
 use mae_engine::Device;
@@ -61,6 +62,7 @@ pub fn train(
     mut watch: impl FnMut(&Event, &AtomicBool),
 ) -> Result<(Learner, Outcome)> {
     let (train, valid, stop) = (data(60, 0), data(10, 100), AtomicBool::new(false));
+    let lock = FolderLock::take(folder)?;
     let trainer = Trainer {
         config: config.clone(),
         learner: learner(config),
@@ -73,7 +75,8 @@ pub fn train(
         resets,
         validator: None,
         stop: &stop,
-        writer: Writer::new(),
+        writer: Writer::new().unwrap(),
+        lock: &lock,
     };
     trainer.run(|event| watch(event, &stop))
 }
