@@ -71,7 +71,6 @@ impl Segmentation {
     pub fn load(folder: impl AsRef<Path>) -> Result<Option<Self>> {
         let folder = folder.as_ref();
         files::settle(folder)?;
-        FolderRecord::check_segmentation(folder)?;
         let [joint, src, tgt, tokenizer, pieces, src_pieces, tgt_pieces] =
             FILES.map(|name| folder.join(name));
         let found =
@@ -83,6 +82,7 @@ impl Segmentation {
             );
             return Err(Error::dataset(folder, what));
         }
+        FolderRecord::check_segmentation(folder)?;
         Ok(if joint.exists() {
             Some(Self::Joint(Codes::load(joint)?))
         } else if src.exists() {

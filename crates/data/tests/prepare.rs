@@ -211,6 +211,44 @@ fn missing_damaged_and_uneven_files_are_named() {
     assert_eq!(fault.settings(), [Setting::Corpus], "{fault}");
 }
 
+/// Version 0.1 overflowed the stack, and read the name into memory, whatever its length.
+#[test]
+fn archives_that_are_made_to_do_harm_are_refused() {
+    let mut nested = tgz(&iwslt14());
+    for _ in 0..40 {
+        nested = tgz(&[("texts/de/en/de-en.tgz".into(), nested)]);
+    }
+    let folder = Folder::new();
+    let said = prepare_iwslt14(&folder, folder.write("nested.tgz", nested)).unwrap_err().to_string();
+    assert!(said.contains("nested more than"), "{said}");
+
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::GNULongName);
+    header.set_size(1 << 20);
+    header.set_path("././@LongLink").unwrap();
+    header.set_cksum();
+    archive.append(&header, [b'x'; 1 << 20].as_slice()).unwrap();
+    let long = archive.into_inner().unwrap().finish().unwrap();
+    let said = prepare_iwslt14(&folder, folder.write("long.tgz", long)).unwrap_err().to_string();
+    assert!(said.contains("long.tgz") && said.contains("65536 bytes"), "{said}");
+
+    // A cut archive that is not compressed ends without an error of the reader.
+    let mut archive = tar::Builder::new(Vec::new());
+    for (name, bytes) in iwslt14() {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        archive.append_data(&mut header, name, bytes.as_slice()).unwrap();
+    }
+    let mut plain = archive.into_inner().unwrap();
+    plain.truncate(512 + 100);
+    let fresh = Folder::new();
+    let said = prepare_iwslt14(&fresh, fresh.write("cut.tar", plain)).unwrap_err().to_string();
+    assert!(said.contains("cannot unpack") && said.contains("cut.tar"), "{said}");
+    let left = fs::read_dir(fresh.path("out/orig")).unwrap().count();
+    assert_eq!(left, 0, "no short file under its final name");
+}
+
 #[test]
 fn wmt14_is_cleaned_after_pieces() {
     let folder = Folder::new();

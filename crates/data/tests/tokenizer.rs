@@ -62,6 +62,10 @@ fn what_is_not_supported_is_named() {
     let model = r#""model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}"#;
     let with = |more: &str| format!("{{{model}, {more}}}");
     assert!(Tokenizer::parse(&with(r#""normalizer": null"#)).is_ok());
+    // Forty of these make a letter into a terabyte.
+    let twice = r#"{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}"#;
+    let doubling =
+        format!(r#""normalizer": {{"type": "Sequence", "normalizers": [{}]}}"#, [twice; 40].join(", "));
     for (json, words) in [
         ("nonsense".to_owned(), "not JSON"),
         ("{}".to_owned(), "no `model`"),
@@ -71,6 +75,12 @@ fn what_is_not_supported_is_named() {
         (r#"{"model": {"type": "BPE", "vocab": {"a": 0}}}"#.to_owned(), "list is missing"),
         (with(r#""normalizer": {"type": "NFKC"}"#), "normalizer `NFKC`"),
         (with(r#""pre_tokenizer": {"type": "Split"}"#), "pre_tokenizer `Split`"),
+        (with(&doubling), "times as long"),
+        (with(r#""truncation": {"max_length": 3}"#), "`truncation`"),
+        (
+            r#"{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "dropout": 0.1}}"#.to_owned(),
+            "`dropout`",
+        ),
         (with(r#""decoder": {"type": "WordPiece"}"#), "decoder `WordPiece`"),
         (with(r#""added_tokens": [{"content": "<x>", "special": false}]"#), "\"<x>\""),
     ] {

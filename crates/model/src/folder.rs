@@ -191,10 +191,14 @@ pub fn load_config<C: Config>(folder: &Path) -> Result<C> {
 pub(crate) fn check_size<C: Config>(folder: &Path, config: &C) -> Result<()> {
     let path = folder.join(WEIGHTS);
     let bytes = std::fs::metadata(&path).map_err(Error::io(&path))?.len();
-    match limits::fault_of_file(&config.stacks(), config.max_positions(), bytes) {
-        Some(message) => Err(Error::Parse { path: folder.join(CONFIG), message }),
-        None => Ok(()),
-    }
+    let Some(message) = limits::fault_of_file(&config.stacks(), config.max_positions(), bytes) else {
+        return Ok(());
+    };
+    // A file that is cut off explains it better.
+    let weights = std::fs::read(&path).map_err(Error::io(&path))?;
+    SafeTensors::deserialize(&weights)
+        .map_err(|fault| Error::Weights { path, faults: vec![not_whole(&fault)] })?;
+    Err(Error::Parse { path: folder.join(CONFIG), message })
 }
 
 /// Task of the model in `folder`.

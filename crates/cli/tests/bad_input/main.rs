@@ -7,6 +7,7 @@ mod common;
 mod data;
 mod disk;
 mod model;
+mod safety;
 mod text;
 
 use std::collections::BTreeMap;
