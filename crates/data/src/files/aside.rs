@@ -55,6 +55,11 @@ pub(super) fn final_name<'a>(name: &'a OsStr, ending: &str) -> Option<&'a str> {
     (end == ending && is_random && !name.is_empty()).then_some(name)
 }
 
+/// Returns whether a path lies in a folder that is not complete yet.
+pub(super) fn is_inside(path: &Path) -> bool {
+    path.ancestors().skip(1).filter_map(Path::file_name).any(|name| final_name(name, NEW).is_some())
+}
+
 /// Marks what lies aside as in use for as long as the handle lives. Without it nobody removes it, either, where the
 /// file system has no locks.
 pub(super) fn hold(file: &File) {

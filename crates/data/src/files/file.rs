@@ -66,13 +66,19 @@ impl AsideFile {
 
     /// Brings the file to the disk and gives it its name.
     pub fn finish(mut self) -> io::Result<()> {
-        self.sync()?;
+        // A folder that is not complete is synced with all its files before it gets its name.
+        let with_folder = self.name.as_deref().is_some_and(aside::is_inside);
+        if with_folder {
+            self.flush()?
+        } else {
+            self.sync()?
+        }
         self.out = None;
         let Some(name) = &self.name else { return Ok(()) };
         disk::rename(&self.writing, name)?;
         let folder = parent(name).to_owned();
         self.name = None;
-        disk::sync_folder(&folder)
+        if with_folder { Ok(()) } else { disk::sync_folder(&folder) }
     }
 
     fn out(&mut self) -> &mut BufWriter<OpenFile> {

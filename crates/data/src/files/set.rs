@@ -64,12 +64,12 @@ pub(crate) fn settle(folder: &Path) -> Result<()> {
 
 fn finish(folder: &Path) -> Result<()> {
     let complete = folder.join(COMPLETE);
-    if !complete.is_dir() {
+    let list = complete.join(REMOVED);
+    // Without the list it is not ours, or nothing is left to do.
+    if !list.is_file() {
         return Ok(());
     }
     let settled = || -> io::Result<()> {
-        let list = complete.join(REMOVED);
-        // Without the list, the files that go are gone.
         let removed = gone_is("", fs::read_to_string(&list))?;
         for path in removed.lines() {
             gone_is((), disk::remove_file(&folder.join(path)))?;
