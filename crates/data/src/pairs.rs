@@ -167,12 +167,10 @@ impl ParallelDataset {
     pub fn open(folder: impl AsRef<Path>, split: &str, src: &str, tgt: &str) -> Result<Self> {
         let folder = folder.as_ref();
         files::settle(folder)?;
+        let languages = [src, tgt];
         let (src_vocab, tgt_vocab) = load_vocabs(folder, src, tgt)?;
         let side = |lang: &str, vocab: &Vocab| {
             let dataset = IndexedDataset::open(side_path(folder, split, [src, tgt], lang))?;
-            let (name, found) =
-                (side_name(split, [src, tgt], lang), SplitRecord::new(vocab, dataset.len() as u64));
-            FolderRecord::check_split(folder, &name, &dict_name(lang), &found)?;
             check_ids(&dataset, vocab)?;
             Ok::<_, Error>(dataset)
         };
@@ -185,6 +183,11 @@ impl ParallelDataset {
                 tgt.len()
             );
             return Err(Error::dataset(src.path(), what));
+        }
+        for (lang, vocab) in [(languages[0], &src_vocab), (languages[1], &tgt_vocab)] {
+            let name = side_name(split, languages, lang);
+            let found = SplitRecord::new(vocab, src.len() as u64);
+            FolderRecord::check_split(folder, &name, &dict_name(lang), &found)?;
         }
         Ok(Self { src: src.into(), tgt: tgt.into(), src_vocab, tgt_vocab })
     }

@@ -82,8 +82,7 @@ impl Segmentation {
             );
             return Err(Error::dataset(folder, what));
         }
-        FolderRecord::check_segmentation(folder)?;
-        Ok(if joint.exists() {
+        let found = if joint.exists() {
             Some(Self::Joint(Codes::load(joint)?))
         } else if src.exists() {
             Some(Self::Separate { src: Codes::load(src)?, tgt: Codes::load(tgt)? })
@@ -96,7 +95,9 @@ impl Segmentation {
             Some(Self::SentencePieces { src, tgt })
         } else {
             None
-        })
+        };
+        FolderRecord::check_segmentation(folder)?;
+        Ok(found)
     }
 
     /// Names of its files.

@@ -36,8 +36,8 @@ impl TextDataset {
         }
         let vocab = Arc::new(Vocab::load(folder.join(DICT))?);
         let lines = IndexedDataset::open(folder.join(split))?;
-        FolderRecord::check_split(folder, split, DICT, &SplitRecord::new(&vocab, lines.len() as u64))?;
         check_ids(&lines, &vocab)?;
+        FolderRecord::check_split(folder, split, DICT, &SplitRecord::new(&vocab, lines.len() as u64))?;
         Ok(Self { lines: Arc::new(lines.into()), vocab })
     }
 

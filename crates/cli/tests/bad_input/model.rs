@@ -105,7 +105,10 @@ fn model_folders_that_do_not_fit_together_are_refused() {
         ),
         (
             "data of another dictionary",
-            |s| rewrite(s, "bin/dict.de.txt", |l| l.reverse()),
+            |s| {
+                remove(s, "bin/preprocess.json");
+                rewrite(s, "bin/dict.de.txt", |l| l.reverse());
+            },
             "generate run/checkpoint_last bin --gen-subset valid --device cpu",
             &["bin/dict.de.txt is not the dictionary", "id 4 is", "--source FILE"],
         ),
@@ -230,13 +233,19 @@ fn runs_that_cannot_go_on_are_refused() {
     refused(&[
         (
             "a dictionary of the same size with other words",
-            |s| rewrite(s, "bin/dict.de.txt", |l| l.reverse()),
+            |s| {
+                remove(s, "bin/preprocess.json");
+                rewrite(s, "bin/dict.de.txt", |l| l.reverse());
+            },
             "TRAIN",
             &[MODEL, "the source dictionaries differ", "first at id 4", "choose another --save-dir"],
         ),
         (
             "a dictionary of another size",
-            |s| rewrite(s, "bin/dict.en.txt", |l| l.push("more 1")),
+            |s| {
+                remove(s, "bin/preprocess.json");
+                rewrite(s, "bin/dict.en.txt", |l| l.push("more 1"));
+            },
             "TRAIN",
             &[MODEL, "the target dictionaries differ", "no entry"],
         ),
@@ -283,7 +292,6 @@ fn runs_that_cannot_go_on_are_refused() {
             "TRAIN",
             &["optimizer.safetensors", "is missing", "--reset-optimizer"],
         ),
-        ("a log that is no text", |s| s.write("run/log.jsonl", [255; 9]), "TRAIN", &["run/log.jsonl"]),
     ]);
 }
 

@@ -146,8 +146,8 @@ fn small_files_that_ask_for_much_are_refused() {
         ("threads", |_| {}, "score --sys valid.de --ref valid.en --threads 20000", &["4096 is the most"]),
         (
             "letters that are kept",
-            |_| {},
-            "tokenize -l de --protect . train.de",
+            |s| s.write("letters.de", "THISPROTECTED 0123456789\n"),
+            "tokenize -l de --protect . letters.de",
             &["too short to be kept", "--protect"],
         ),
         (

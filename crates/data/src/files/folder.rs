@@ -22,7 +22,8 @@ pub fn create_folder(path: impl AsRef<Path>) -> Result<()> {
     if path.is_dir() || path.as_os_str().is_empty() {
         return Ok(());
     }
-    Err(Error::io("create", path)(ErrorKind::NotADirectory.into()))
+    // It is a file: the system says so.
+    fs::create_dir(path).map_err(Error::io("create", path))
 }
 
 /// A folder that is being filled beside its final place; it is removed if it is dropped.

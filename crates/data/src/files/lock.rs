@@ -50,9 +50,11 @@ impl FolderLock {
     /// Locks a folder that is replaced as a whole, by a file `name.lock` beside it; an error if another process has
     /// locked it. The folder need not exist.
     pub fn take_beside(folder: &Path) -> Result<Self> {
-        let path = super::file::behind_links(folder);
-        let full = std::path::absolute(&path).unwrap_or(path);
-        taken(folder, claim(folder, &full.with_added_extension(LOCK))?)
+        let mut path = super::file::behind_links(folder);
+        if path.file_name().is_none() {
+            path = std::path::absolute(&path).unwrap_or(path);
+        }
+        taken(folder, claim(folder, &path.with_added_extension(LOCK))?)
     }
 
     /// Locks a folder, which is made if it is missing, as soon as no other process has it locked.
@@ -133,14 +135,19 @@ fn sign(mut file: File, path: &Path, folder: &Path) -> Result<Option<FolderLock>
     if !is_at(&file, path).map_err(Error::io("lock", path))? {
         return Ok(None);
     }
-    file.set_len(0)
-        .and_then(|()| write!(file, "{}", std::process::id()))
-        .map_err(Error::io("write", path))?;
+    // Without it, others cannot name the process.
+    file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).ok();
     Ok(Some(FolderLock { file, path: path.to_owned(), folder: folder.to_owned() }))
 }
 
 fn open(path: &Path) -> Result<File> {
-    create_folder(parent(path))?;
+    create_folder(parent(path)).map_err(|error| match error {
+        // A lock beside a folder is named itself: the error is about another folder.
+        Error::Io { source, .. } if path.file_name() != Some(LOCK.as_ref()) => {
+            Error::io("create", path)(source)
+        }
+        other => other,
+    })?;
     let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
     file.map_err(Error::io("lock", path))
 }
