@@ -14,7 +14,7 @@
 
 Needs nothing but Python and the program. Everything happens in a temporary folder.
 """
-import argparse, hashlib, json, os, random, re, resource, shutil, signal, subprocess, sys, tempfile, time
+import argparse, hashlib, json, os, random, re, resource, shutil, signal, subprocess, sys, tempfile, threading, time
 from collections import Counter
 from pathlib import Path
 
@@ -152,7 +152,6 @@ def judge(place, args, counts, name, seconds=20):
     """Runs a command on a mutant; counts how it ended."""
     child = subprocess.Popen([place.mae, *args.split()], cwd=place.home, stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=limited)
-    timer = time.time()
     try:
         said = child.communicate(timeout=seconds)[1].decode(errors="replace")
     except subprocess.TimeoutExpired:
@@ -161,7 +160,6 @@ def judge(place, args, counts, name, seconds=20):
         counts["HANGS"] += 1
         print(f"  {name}: more than {seconds} s: {args}", file=sys.stderr)
         return False
-    del timer
     memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
     if child.returncode == 0:
         counts["read"] += 1
@@ -181,9 +179,7 @@ def judge(place, args, counts, name, seconds=20):
 def mutants(place, count, counts):
     """Mutates each kind of file in turn, and lets the command that reads it answer."""
     model = "model/checkpoint_last"
-    score = "score --sys valid.de --ref valid.en"
     generate = "generate COPY --source one.de --device cpu --threads 1 --beam 1 --max-len-b 5"
-    export = place.home / "exported"
     kinds = [("config.toml", model, generate), ("model.safetensors", model, generate), ("dict.src.txt", model, generate),
              ("bpe.codes", model, generate), ("state.json", model, "train bin --recipe tiny.toml --device cpu --threads 1 "
               "--max-update 6 --save-dir COPYRUN"), ("optimizer.safetensors", model, "train bin --recipe tiny.toml "
@@ -192,12 +188,10 @@ def mutants(place, count, counts):
              ("train.de-en.de.bin", "bin", "validate MODEL --data COPY --split train --device cpu --threads 1"),
              ("preprocess.json", "bin", "validate MODEL --data COPY --split train --device cpu --threads 1")]
     for kind in ("hf", "ct2", "fairseq"):
-        done = subprocess.run([place.mae, "export", "base/checkpoint_last", "--to", kind, "--out", f"exported-{kind}"],
-                              cwd=place.home, capture_output=True)
-        if done.returncode == 0:
-            for path in sorted((place.home / f"exported-{kind}").iterdir()):
-                kinds.append((path.name, f"exported-{kind}", "import COPY --out imported"))
-    del export
+        place.run(f"export {kind} base/checkpoint_last --out exported-{kind}")
+        for path in sorted((place.home / f"exported-{kind}").iterdir()):
+            source = "COPY/model.pt" if kind == "fairseq" else "COPY"
+            kinds.append((path.name, f"exported-{kind}", f"import {kind} {source} --out imported --threads 1"))
     (place.home / "one.de").write_text("haus hund de\n")
     good = True
     for name, folder, command in kinds:
@@ -219,7 +213,6 @@ def mutants(place, count, counts):
         print(f"  {folder}/{name}: {dict(tally)}", file=sys.stderr, flush=True)
         counts.update(tally)
         counts["kinds of files"] += 1
-    del score
     return good
 
 
@@ -235,8 +228,7 @@ def lines(place, count, counts):
         return pages * resource.getpagesize()
 
     for start in range(0, count, 500):
-        text = "".join(" ".join(rng.choices(words, k=rng.randint(0, 30))) + f" {start + i}\n" for i in range(500))
-        import threading
+        text = "".join(" ".join(rng.choices(words, k=rng.randint(0, 30))) + f" {(start + i) % 1000}\n" for i in range(500))
         writer = threading.Thread(target=lambda: (child.stdin.write(text.encode()), child.stdin.flush()))
         writer.start()
         got += sum(1 for _ in range(500) if child.stdout.readline())
@@ -276,7 +268,13 @@ def power(place, count, counts):
         time.sleep(1)
         for _ in range(count):
             time.sleep(rng.uniform(0.05, 0.6))
-            call("cp", "--sparse=always", str(image), str(copy))
+            # The process stands still, so that the copy is of one moment; what it has not synced is not in the image.
+            child.send_signal(signal.SIGSTOP)
+            while True:
+                call("cp", "--sparse=always", str(image), str(copy))
+                if subprocess.run(["cmp", "-s", str(image), str(copy)]).returncode == 0:
+                    break
+            child.send_signal(signal.SIGCONT)
             call("mount", "-o", "loop", str(copy), str(other))
             shutil.copytree(other / "run", home / "rescued")
             call("umount", str(other))
@@ -286,13 +284,14 @@ def power(place, count, counts):
             updates = json.loads(state.read_text())["counters"]["updates"] if state.exists() else 0
             resumed = subprocess.run([place.mae, *place.train("rescued", updates + 1).split()], cwd=home,
                                      capture_output=True)
-            loads = all(subprocess.run([place.mae, "generate", str(model), "--source", "one.de", "--device", "cpu",
-                                        "--threads", "1", "--beam", "1"], cwd=home, capture_output=True).returncode == 0
-                        for model in (home / "rescued").glob("checkpoint*") if not model.name.endswith(".tmp"))
-            fine = updates > 0 and resumed.returncode == 0 and loads
+            generate = "generate MODEL --source one.de --device cpu --threads 1 --beam 1 --max-len-b 5"
+            models = [model for model in (home / "rescued").glob("checkpoint*") if not model.name.endswith(".tmp")]
+            broken = [model.name for model in models if subprocess.run(
+                [place.mae, *generate.replace("MODEL", str(model)).split()], cwd=home, capture_output=True).returncode]
+            fine = updates > 0 and resumed.returncode == 0 and not broken
             counts["images with a usable checkpoint" if fine else "IMAGES WITHOUT ONE"] += 1
             if not fine:
-                print(f"  {updates}: {resumed.stderr.decode(errors='replace')[-300:]}", file=sys.stderr)
+                print(f"  {updates} {broken}: {resumed.stderr.decode(errors='replace')[-300:]}", file=sys.stderr)
             shutil.rmtree(home / "rescued")
     finally:
         if child:
