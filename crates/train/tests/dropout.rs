@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{bits, config};
 use mae_data::bpe::{Bpe, Codes, Version};
+use mae_data::files::FolderLock;
 use mae_data::vocab::VocabOptions;
 use mae_data::{ParallelDataset, Segmentation, Vocab};
 use mae_engine::Device;
@@ -39,6 +40,7 @@ fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner
     let text = TextSide::of_pairs(&train, Some(&Segmentation::Joint(codes())));
     let types = train.src_vocab.len();
     let model = Translator::new(&config.model, [types, types], &Device::cpu(), config.train.seed).unwrap();
+    let lock = FolderLock::take(folder).unwrap();
     let trainer = Trainer {
         config: config.clone(),
         learner: Learner::new(model, &config.train),
@@ -51,7 +53,8 @@ fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner
         resets: Resets::default(),
         validator: None,
         stop: &stop,
-        writer: Writer::new(),
+        writer: Writer::new().unwrap(),
+        lock: &lock,
     };
     let mut epochs = Vec::new();
     let (learner, outcome) = trainer

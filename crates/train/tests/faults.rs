@@ -11,7 +11,6 @@ use std::sync::atomic::AtomicBool;
 use mae_data::files::faults::{Fault, Faults, Operation};
 use mae_data::files::{FolderLock, replay};
 use mae_data::{Error as DataError, ParallelDataset};
-use mae_model::Model;
 use mae_train::checkpoint::{self, Resets, Snapshot, TextSide, Writer};
 use mae_train::error::CheckpointFault;
 use mae_train::log::Event;

@@ -23,7 +23,7 @@ pub mod report;
 pub mod rules;
 mod stages;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use markup::{Markup, Text};
 pub use report::PrepareReport;
