@@ -106,6 +106,10 @@ impl<M: Model> Trainer<'_, M> {
         opening.iter().try_for_each(|event| log.write(event))?;
         let mut tell = |event: Event| {
             watch(&event);
+            // Lines of updates that a checkpoint has must not be lost before it.
+            if matches!(event, Event::Saved { .. }) {
+                log.sync()?;
+            }
             if let Some(board) = &mut board {
                 board.write(&event)?;
             }

@@ -51,6 +51,7 @@ fn train_on(
         valid: Some(&valid),
         text: TextSide::of_pairs(data, None),
         folder: folder.to_owned(),
+        record: None,
         tensorboard: None,
         resets: Resets::default(),
         validator: None,
