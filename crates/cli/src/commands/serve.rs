@@ -20,10 +20,12 @@ Examples:
     mae serve de-en=runs/mae7/checkpoint_best
 
   Ask it:
-    curl http://127.0.0.1:5000/translate -d q='Guten Morgen' -d source=de -d target=en
+    curl http://127.0.0.1:5000/translate -d q='Guten Morgen' -d source=de \\
+        -d target=en
 
   Serve two directions and a language model:
-    mae serve runs/de-en/checkpoint_best runs/en-de/checkpoint_best lm=runs/lm/checkpoint_best
+    mae serve runs/de-en/checkpoint_best runs/en-de/checkpoint_best \\
+        lm=runs/lm/checkpoint_best
 
   Serve others, who need keys and may ask 80 times a minute:
     mae serve de-en=MODEL --host 0.0.0.0 --api-keys keys.txt --req-limit 80
