@@ -15,7 +15,8 @@ Examples:
     mae bench serve --pair de-en --source test.de --rates 5,10,20,40
 
   Ask for lists of 32 lines, more than the server can answer, for five minutes:
-    mae bench serve --pair de-en --source test.de --batch 32 --rates 50 --seconds 300";
+    mae bench serve --pair de-en --source test.de --batch 32 --rates 50 \\
+        --seconds 300";
 
 /// Measure a running `mae serve`: requests of one line arrive at random times, at given mean rates.
 ///
