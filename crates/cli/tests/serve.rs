@@ -178,7 +178,7 @@ fn mistakes_are_said() {
     assert!(start(&["mae"]).failed().contains("de-en=FOLDER"));
     assert!(start(&["de-en=nowhere"]).failed().contains("nowhere is not a model folder"));
     assert!(start(&["de-en=mae", "de-en=base-de-en"]).failed().contains("two models are named de-en"));
-    assert!(start(&["fr-en=mae", "--moses"]).failed().contains("no rules to tokenise fr"));
+    assert!(start(&["eo-en=mae", "--moses"]).failed().contains("no rules to tokenise eo"));
     assert!(start(&["de-en=mae", "--api-keys", "none"]).failed().contains("none: cannot read the keys"));
     assert!(start(&["de-en=mae", "--beam", "0"]).failed().contains("beam = 0"));
     assert!(start(&["de-en=mae", "--max-queue", "0"]).failed().contains("--max-queue 0"));
