@@ -73,6 +73,11 @@ pub enum Outcome {
 impl<M: Model> Trainer<'_, M> {
     /// Trains, resuming from `checkpoint_last` if there is one. `watch` sees every event.
     pub fn run(mut self, mut watch: impl FnMut(&Event)) -> Result<(Learner<M>, Outcome)> {
+        // What ended processes left; nobody else writes here.
+        let ours = |name: &str| {
+            name.starts_with("checkpoint") || [artifacts::LOG, artifacts::RECORD].contains(&name)
+        };
+        files::sweep(&self.folder, ours)?;
         let Beginning { mut state, events: mut opening, outdated } = self.begin()?;
         if let Some(outcome) = self.reason_to_stop(&state) {
             return Ok((self.learner, outcome));
@@ -97,11 +102,7 @@ impl<M: Model> Trainer<'_, M> {
             let available = memory::available();
             watch(&Event::Memory(memory::check(&mut self.learner, &sampler, train.max_tokens, available)?));
         }
-        // Nothing in the folder changes before this line: whatever refuses a run has done so.
-        let ours = |name: &str| {
-            name.starts_with("checkpoint") || [artifacts::LOG, artifacts::RECORD].contains(&name)
-        };
-        files::sweep(&self.folder, ours)?;
+        // Nothing else in the folder changes before this line: whatever refuses a run has done so.
         let (mut log, mut board) = self.open(&outdated, &state)?;
         opening.iter().try_for_each(|event| log.write(event))?;
         let mut tell = |event: Event| {

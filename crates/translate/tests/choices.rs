@@ -278,14 +278,16 @@ fn samples_follow_the_model() {
     let log_probs = log_softmax(&tempered);
     for topk in [None, Some(3)] {
         let choice = Choice::Sample(Sampling { topk, topp: None });
-        let beam = 4000;
-        let options =
-            SearchOptions { beam, nbest: beam, max_len_b: 1, min_len: 0, temperature, choice, ..short() };
+        let (seeds, beam) = (4, 1000);
         let mut counts: HashMap<u32, f64> = HashMap::new();
-        for hypothesis in &found(&model, &batch, &options)[0] {
-            let first = hypothesis.tokens[0];
-            assert!((f64::from(hypothesis.positional[0]) - log_probs[first as usize]).abs() < 1e-4);
-            *counts.entry(first).or_default() += 1.0 / beam as f64;
+        for seed in 0..seeds {
+            let base = SearchOptions { beam, nbest: beam, max_len_b: 1, min_len: 0, seed, ..short() };
+            let options = SearchOptions { temperature, choice, ..base };
+            for hypothesis in &found(&model, &batch, &options)[0] {
+                let first = hypothesis.tokens[0];
+                assert!((f64::from(hypothesis.positional[0]) - log_probs[first as usize]).abs() < 1e-4);
+                *counts.entry(first).or_default() += 1.0 / (seeds as usize * beam) as f64;
+            }
         }
         let mut likely: Vec<usize> = (0..TYPES[1]).filter(|&token| token != mae_data::PAD as usize).collect();
         likely.sort_by(|&a, &b| log_probs[b].total_cmp(&log_probs[a]));
