@@ -224,12 +224,12 @@ impl Translator {
         for part in 0..parts {
             let range = part * TOGETHER..((part + 1) * TOGETHER).min(lines.len());
             let own = &lines[range.clone()];
-            let translated = py
-                .detach(|| match &prefixes {
-                    None => self.model.translate(own, &options),
-                    Some(prefixes) => self.model.translate_from(own, &prefixes[range], &options),
-                })
-                .map_err(exception)?;
+            // On a thread of the pool, parallel loops start without waking another thread first.
+            let translate = || match &prefixes {
+                None => self.model.translate(own, &options),
+                Some(prefixes) => self.model.translate_from(own, &prefixes[range.clone()], &options),
+            };
+            let translated = py.detach(|| rayon::scope(|_| translate())).map_err(exception)?;
             found.extend(translated);
             options.first_line += own.len();
             py.check_signals()?;
