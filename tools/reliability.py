@@ -4,6 +4,7 @@
     python3 tools/reliability.py target/release/mae                  # everything, at full length (hours on two cores)
     python3 tools/reliability.py target/release/mae --scale 0.1      # a tenth of it
     python3 tools/reliability.py target/release/mae --only kills power
+    for n in $(seq 12); do python3 tools/reliability.py target/release/mae --scale 0.0834 --seed $n & done   # on 12 cores
 
 | part | what happens | what must hold |
 |---|---|---|
@@ -46,8 +47,8 @@ MEMORY = 1 << 30  # bytes that a reader of a small file may use
 class Place:
     """A folder with a corpus, a binarised folder and a trained model."""
 
-    def __init__(self, mae, home):
-        self.mae, self.home = str(Path(mae).resolve()), Path(home)
+    def __init__(self, mae, home, seed):
+        self.mae, self.home, self.seed = str(Path(mae).resolve()), Path(home), seed
         words = "haus hund tag kind ja nein ein zwei".split()
         rng = random.Random(1)
         for split, count in (("train", 120), ("valid", 12)):
@@ -85,7 +86,7 @@ def digest(run):
 
 def kills(place, count, counts):
     """Kills runs at random moments; each is resumed until it is finished."""
-    updates, rng = 30, random.Random(2)
+    updates, rng = 30, random.Random(f"kills {place.seed}")
     place.run(place.train("whole", updates))
     want, done, number = digest(place.home / "whole"), 0, 0
     begun = time.time()
@@ -195,7 +196,7 @@ def mutants(place, count, counts):
     (place.home / "one.de").write_text("haus hund de\n")
     good = True
     for name, folder, command in kinds:
-        rng, tally = random.Random(name), Counter()
+        rng, tally = random.Random(f"{name} {place.seed}"), Counter()
         source = place.home / folder
         whole = (source / name).read_bytes()
         copy = place.home / "mutated"
@@ -221,7 +222,7 @@ def lines(place, count, counts):
     args = "interactive model/checkpoint_last --device cpu --threads 1 --beam 1 --max-len-b 5 --plain"
     child = subprocess.Popen([place.mae, *args.split()], cwd=place.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.DEVNULL)
-    words, rng, memory, got = "haus hund tag kind ja nein unbekannt".split(), random.Random(4), [], 0
+    words, rng, memory, got = "haus hund tag kind ja nein unbekannt".split(), random.Random(f"lines {place.seed}"), [], 0
 
     def resident():
         pages = int(Path(f"/proc/{child.pid}/statm").read_text().split()[1])
@@ -248,7 +249,7 @@ def power(place, count, counts):
     if os.geteuid() or not shutil.which("mkfs.ext4"):
         counts["not run: needs root and mkfs.ext4"] += 1
         return True
-    home, rng = place.home, random.Random(5)
+    home, rng = place.home, random.Random(f"power {place.seed}")
     image, copy, disk, other = (home / name for name in ("image", "image.copy", "disk", "other"))
     disk.mkdir()
     other.mkdir()
@@ -308,11 +309,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mae", help="the program")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the full length")
+    parser.add_argument("--seed", type=int, default=1, help="of the random moments and mutants")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     args = parser.parse_args()
     rows, good = [], True
     with tempfile.TemporaryDirectory() as home:
-        place = Place(args.mae, home)
+        place = Place(args.mae, home, args.seed)
         place.run(place.train("base", 3) + " --system base")
         (place.home / "one.de").write_text("haus hund de\n")
         for name in args.only:
