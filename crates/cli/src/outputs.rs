@@ -1,9 +1,10 @@
 //! Checks of output files, and closed pipes.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
+
+use crate::exit::ExitCode;
 
 /// Returns an error if the path cannot be a file. Called before the work, so that no work is lost.
 pub fn check_place(path: Option<&Path>) -> Result<()> {

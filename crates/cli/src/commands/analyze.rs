@@ -6,7 +6,6 @@ mod translation;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -24,6 +23,7 @@ use serde::Serialize;
 use super::eval_lm::BlockArgs;
 use crate::data_arg::DataArg;
 use crate::device::DeviceArgs;
+use crate::exit::ExitCode;
 use crate::outputs::{check_place, unless_nobody_reads};
 use crate::page::{self, page};
 

@@ -1,10 +1,10 @@
 //! `mae apply-bpe`: splits words into pieces, like `subword-nmt apply-bpe`.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use mae_data::bpe::{Bpe, Codes, Dropout, Glossaries, PieceSet};
 
+use crate::exit::ExitCode;
 use crate::stream::{Files, map_lines, map_numbered_lines};
 
 const EXAMPLES: &str = "\

@@ -1,12 +1,13 @@
 //! `mae average`: one model from several checkpoints.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
 use mae_model::average::average;
 use mae_train::config::Metric;
 use mae_train::{artifacts, kept};
+
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,13 +2,13 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use mae_data::lines::find_text;
 use mae_data::moses::CleanOptions;
 use mae_data::moses::clean::clean_corpus;
 use mae_data::{BadUtf8, ParallelLines};
 
+use crate::exit::ExitCode;
 use crate::outputs::check_apart;
 use crate::stream::{spinner, tell_issues};
 

@@ -1,9 +1,10 @@
 //! `mae completions`: a script that completes commands and flags in a shell.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use clap_complete::Shell;
+
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use mae_data::{EOS, Segmentation};
@@ -16,6 +15,7 @@ use serde_json::json;
 use super::eval_lm::load;
 use super::generate::input::all_lines;
 use crate::device::DeviceArgs;
+use crate::exit::ExitCode;
 use crate::outputs::unless_nobody_reads;
 
 const EXAMPLES: &str = "\

@@ -1,7 +1,6 @@
 //! `mae convert`: gates into a model, gates out of it, heads out of it.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -21,6 +20,7 @@ use super::eval_lm::{Source, load};
 use super::validate::open_split;
 use crate::data_arg::data_bin;
 use crate::device::DeviceArgs;
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

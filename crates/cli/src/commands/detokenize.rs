@@ -1,9 +1,8 @@
 //! `mae detokenize`: the detokeniser of Moses.
 
-use std::process::ExitCode;
-
 use mae_data::moses::{Detokenizer, Escapes, Lang};
 
+use crate::exit::ExitCode;
 use crate::stream::{Files, map_lines};
 
 const EXAMPLES: &str = "\

@@ -3,9 +3,9 @@
 mod kernels;
 mod machine;
 
-use std::process::ExitCode;
-
 use mae_engine::suite::Choice;
+
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

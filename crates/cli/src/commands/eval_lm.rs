@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use mae_data::{AsideFile, BlockOptions, Blocks, BreakMode, Segmentation, TextDataset};
@@ -17,6 +16,7 @@ use super::generate::args::no_such_experts;
 use super::generate::input::all_lines;
 use crate::data_arg::DataArg;
 use crate::device::DeviceArgs;
+use crate::exit::ExitCode;
 use crate::outputs::check_place;
 use crate::progress;
 

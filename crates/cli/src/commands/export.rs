@@ -1,7 +1,6 @@
 //! `mae export`: model folders to models of other programs.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use mae_data::ParallelDataset;
@@ -9,6 +8,7 @@ use mae_data::pairs::detect_languages;
 use mae_exchange::export::{self, Folder, HeadWeights};
 
 use crate::device::DeviceArgs;
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

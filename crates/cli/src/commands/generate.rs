@@ -7,7 +7,6 @@ pub(super) mod output;
 pub(super) mod translate;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::bail;
@@ -20,6 +19,7 @@ use output::{Printer, Style};
 use translate::{report_speed, score, translate};
 
 use crate::data_arg::data_bin;
+use crate::exit::ExitCode;
 use crate::outputs::unless_nobody_reads;
 use crate::progress;
 

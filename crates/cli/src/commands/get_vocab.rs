@@ -1,10 +1,10 @@
 //! `mae get-vocab`: counts the tokens of a text, like `subword-nmt get-vocab`.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use mae_data::bpe::TokenCounts;
 
+use crate::exit::ExitCode;
 use crate::outputs::{check_apart, check_place};
 use crate::stream::{Output, open, spinner, tell_issues};
 

@@ -1,10 +1,11 @@
 //! `mae import`: models of other programs to model folders.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use mae_exchange::{Imported, import};
+
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,7 +2,6 @@
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::ensure;
@@ -15,6 +14,7 @@ use super::generate::input::{Input, Lines, TextOptions, open};
 use super::generate::notes::Notes;
 use super::generate::output::Printer;
 use super::generate::translate::{report_speed, translate};
+use crate::exit::ExitCode;
 use crate::outputs::unless_nobody_reads;
 
 const EXAMPLES: &str = "\

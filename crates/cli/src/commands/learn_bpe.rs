@@ -1,10 +1,10 @@
 //! `mae learn-bpe`: learns merges from text, like `subword-nmt learn-bpe` and `learn-joint-bpe-and-vocab`.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
 
+use crate::exit::ExitCode;
 use crate::outputs::{check_apart, check_place};
 use crate::progress::bar;
 use crate::stream::{Output, open, spinner, tell_issues};

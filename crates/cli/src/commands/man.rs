@@ -1,10 +1,11 @@
 //! `mae man`: manual pages.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use mae_data::files;
+
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

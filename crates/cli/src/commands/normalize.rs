@@ -1,9 +1,8 @@
 //! `mae normalize`: the punctuation normaliser of Moses.
 
-use std::process::ExitCode;
-
 use mae_data::moses::{Lang, NonPrinting, NormalizeOptions, Normalizer};
 
+use crate::exit::ExitCode;
 use crate::stream::{Files, map_lines};
 
 const EXAMPLES: &str = "\

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::ValueEnum;
 use mae_data::bpe::{Dropout, LearnOptions};
@@ -10,6 +9,7 @@ use mae_data::preprocess::{BpeSource, LinePolicy, Policies, PreprocessReport, Pr
 use mae_data::{BadUtf8, PreprocessOptions, preprocess};
 
 use super::prepare::how_to_train;
+use crate::exit::ExitCode;
 use crate::progress::Stages;
 
 const EXAMPLES: &str = "\

@@ -3,7 +3,6 @@
 mod tables;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -14,6 +13,7 @@ use mae_study::quickstart::{Quickstart, Topic};
 use mae_train::log::Event;
 use mae_train::run::{Observer, RunSummary};
 
+use crate::exit::ExitCode;
 use crate::progress;
 use crate::studies::faults;
 

@@ -1,11 +1,11 @@
 //! `mae recipes`: the recipes of the program.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use mae_model::folder::Task;
 use mae_model::{Config, LmConfig, ModelConfig};
 use mae_train::{Recipe, recipe};
+
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -15,6 +14,7 @@ use mae_train::keys::{Change, changes};
 use serde::Serialize;
 
 use crate::columns::{duration, print_columns};
+use crate::exit::ExitCode;
 use crate::outputs::{check_place, unless_nobody_reads};
 use crate::page::charts::PageChart;
 use crate::page::{self, page};

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -16,6 +15,7 @@ use mae_study::{RunResult, Study, study};
 use serde::Serialize;
 
 use crate::data_arg::data_bin;
+use crate::exit::ExitCode;
 use crate::studies::faults::name_flags;
 use crate::studies::record::Origin;
 use crate::studies::session::{self, Ending, SessionArgs};

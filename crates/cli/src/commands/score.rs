@@ -8,7 +8,6 @@ mod sentences;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::bail;
 use mae_eval::bleu::{BleuConfig, BleuScore, BleuStats, Compounds, ExactMatch, Smoothing};
@@ -17,6 +16,8 @@ use serde_json::{Value, json};
 use input::{Periods, SideBySide};
 use metrics::{MetricArgs, MetricName};
 use references::RefArgs;
+
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -13,6 +12,7 @@ use mae_serve::{
 };
 
 use crate::device::DeviceArgs;
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,9 +1,8 @@
 //! `mae tokenize`: the tokeniser of Moses.
 
-use std::process::ExitCode;
-
 use mae_data::moses::{CjkWords, Dashes, Escapes, Lang, Protected, TokenizeOptions, Tokenizer};
 
+use crate::exit::ExitCode;
 use crate::stream::{Files, map_lines};
 
 const EXAMPLES: &str = "\

@@ -4,7 +4,6 @@ mod flags;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
 use mae_data::TextDataset;
@@ -16,6 +15,7 @@ use mae_train::{Outcome, Recipe, recipe};
 use self::flags::{Flags, ResetFlags};
 use crate::data_arg::data_bin;
 use crate::device::DeviceArgs;
+use crate::exit::ExitCode;
 use crate::training::display::{Display, Output, progress_in_words};
 use crate::training::faults::name_flags;
 use crate::training::stop::Stop;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -22,6 +21,7 @@ use serde::Serialize;
 
 use crate::columns::print_columns;
 use crate::data_arg::data_bin;
+use crate::exit::ExitCode;
 use crate::studies::faults::name_flags;
 use crate::studies::page::{PageTable, StudyPage};
 use crate::studies::record::Origin;

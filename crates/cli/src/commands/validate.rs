@@ -1,7 +1,6 @@
 //! `mae validate`: loss, perplexity and BLEU of a model on a data set.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use mae_data::ParallelDataset;
@@ -17,6 +16,7 @@ use serde::Serialize;
 
 use crate::data_arg::DataArg;
 use crate::device::DeviceArgs;
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,7 +1,6 @@
 //! A session of a study on the command line: its flags, its progress, and how it ends.
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use mae_study::keys::{Owned, refuse_owned};
@@ -17,6 +16,7 @@ use super::faults::{self, name_flags};
 use super::record::commit;
 use crate::columns::duration;
 use crate::device::DeviceArgs;
+use crate::exit::ExitCode;
 use crate::outputs::unless_nobody_reads;
 use crate::progress::Stages;
 use crate::training::display::{Display, Output};

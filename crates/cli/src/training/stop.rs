@@ -1,12 +1,13 @@
 //! Signals and time limits that end work early. The current update is finished and saved.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+
+use crate::exit::ExitCode;
 
 /// A flag that SIGINT, SIGTERM, SIGHUP, a closed pipe and a time limit set.
 pub struct Stop {

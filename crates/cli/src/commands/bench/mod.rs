@@ -1,5 +1,7 @@
 //! `mae bench`: speed of training and translation on this machine, beside a peer in the same run.
 
+use crate::exit::ExitCode;
+
 mod decode;
 mod measurement;
 mod peer;
@@ -8,8 +10,6 @@ mod shapes;
 mod steps;
 mod train;
 mod train_lm;
-
-use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -1,11 +1,12 @@
 //! Comparison of every op of the GPU with the CPU.
 
-use std::process::ExitCode;
 use std::time::Instant;
 
 use mae_engine::Numbers;
 use mae_engine::suite::{self, Choice, Row};
 use serde_json::json;
+
+use crate::exit::ExitCode;
 
 /// Number types to test.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

@@ -1,7 +1,6 @@
 //! Description of the machine: libraries, GPUs, speed.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Instant;
 
 use mae_engine::cpu::gemm::kernel_name;
@@ -9,6 +8,8 @@ use mae_engine::cuda::{GpuInfo, compile, gpus, library};
 use mae_engine::suite::speed;
 use mae_engine::{Device, Numbers, Result};
 use serde::Serialize;
+
+use crate::exit::ExitCode;
 
 /// Everything that the command prints.
 #[derive(Serialize)]

@@ -4,7 +4,6 @@ mod parallel;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use mae_data::bpe::{Dropout, LearnOptions};
 use mae_data::pairs::detect_languages;
@@ -16,6 +15,7 @@ use mae_engine::{Device, Numbers};
 use mae_train::recipe;
 
 use super::preprocess;
+use crate::exit::ExitCode;
 use crate::progress::Stages;
 
 const EXAMPLES: &str = "\

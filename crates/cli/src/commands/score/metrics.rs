@@ -1,7 +1,6 @@
 //! Several metrics, several systems, confidence intervals and the paired test.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::{bail, ensure};
 use mae_eval::bleu::{ExactMatch, LineCutter};
@@ -16,6 +15,8 @@ use serde_json::{Value, json};
 
 use super::input::Periods;
 use super::{Args, bleu_object, exact_line, exact_object};
+
+use crate::exit::ExitCode;
 
 /// A metric by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

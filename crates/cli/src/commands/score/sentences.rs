@@ -1,7 +1,6 @@
 //! `mae score --sentence-level`: a score for each line.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use anyhow::ensure;
 use mae_eval::bleu::BleuConfig;
@@ -11,6 +10,8 @@ use serde_json::json;
 
 use super::metrics::{cut, read};
 use super::{Args, bleu_object};
+
+use crate::exit::ExitCode;
 
 /// Prints a line or a JSON object for each segment.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
