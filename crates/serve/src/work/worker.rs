@@ -1,4 +1,4 @@
-//! The thread of a model. An idle engine takes what waits at once; while a busy one steps, requests gather, and they
+//! The loop of a model. An idle engine takes what waits at once; while a busy one steps, requests gather, and they
 //! enter at the next step boundary, as far as the engine has room.
 
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use super::pace::{Pace, Pressure};
 use super::queue::{Client, Queue, RequestId};
 use crate::metrics::WorkMetrics;
 
-/// A model's thread, for jobs `J` with events `V`; it ends when this is dropped.
+/// A model's threads, for jobs `J` with events `V`; they end when this is dropped.
 pub struct Worker<J, V> {
     shared: Arc<Shared<J, V>>,
     thread: Option<JoinHandle<()>>,
@@ -83,7 +83,9 @@ pub enum Cause {
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
 impl<J: Send + 'static, V: Send + 'static> Worker<J, V> {
-    /// Starts a thread, on which `run` calls [`Shared::run`].
+    /// Starts a pool of threads for the model, as large as the current one, and calls `run` on one of them, which calls
+    /// [`Shared::run`]. The loop of a model stays on a thread of its pool: a step starts its parallel loops there, without
+    /// waking another thread first, and a model without work keeps no thread from the others.
     pub fn start(
         name: &str,
         bounds: Bounds,
@@ -100,7 +102,16 @@ impl<J: Send + 'static, V: Send + 'static> Worker<J, V> {
             numbers: AtomicU64::new(0),
         });
         let own = shared.clone();
-        let thread = std::thread::Builder::new().name(format!("model {name}")).spawn(move || run(&own))?;
+        let label = format!("model {name}");
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(rayon::current_num_threads())
+            .thread_name({
+                let label = label.clone();
+                move |number| format!("{label} {number}")
+            })
+            .build()
+            .map_err(std::io::Error::other)?;
+        let thread = std::thread::Builder::new().name(label).spawn(move || pool.install(|| run(&own)))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -200,9 +211,7 @@ impl<J, V> Shared<J, V> {
         let (mut running, mut next) = (HashMap::new(), 0);
         while let Some(pressure) = self.admit(&mut engine, &mut running, &mut next) {
             let (begun, before) = (Instant::now(), running.len());
-            // The pool's threads compute; one step is one errand to them.
-            let step = AssertUnwindSafe(|| rayon::scope(|_| engine.step()));
-            match catch_unwind(step) {
+            match catch_unwind(AssertUnwindSafe(|| engine.step())) {
                 Ok(events) => {
                     for happened in events {
                         self.hand_over(happened.ticket, happened.event, happened.stage, &mut running);
