@@ -67,9 +67,21 @@ fn io_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::
 
 /// The exception of a study's error.
 pub fn of_study(error: mae_study::Error) -> PyErr {
+    let text = error.to_string();
     match io_cause(&error) {
-        Some(_) => PyOSError::new_err(error.to_string()),
-        None => Error::new_err(error.to_string()),
+        Some(_) => PyOSError::new_err(text),
+        None if is_wrong_plan(&error) => PyValueError::new_err(text),
+        None => Error::new_err(text),
+    }
+}
+
+/// Whether a plan, or what was asked of it, makes no sense.
+fn is_wrong_plan(error: &mae_study::Error) -> bool {
+    use mae_study::Error as Fault;
+    match error {
+        Fault::In { source, .. } => is_wrong_plan(source),
+        Fault::Plan(_) | Fault::Toml(_) | Fault::UnknownStudy { .. } | Fault::Unknown { .. } => true,
+        _ => false,
     }
 }
 

@@ -7,17 +7,20 @@
 //! | `migration` | CTranslate2's `translate_batch` |
 //! | `language_model` | language models |
 //! | `training` | training runs |
-//! | `study` | results of studies |
+//! | `study` | studies: their runs, and what came out |
+//! | `program` | the program `mae` |
 //! | `metrics` | BLEU, chrF, TER, paired tests |
 //! | `parameters` | weights of a model folder |
 //! | `arrays` | numpy arrays |
 //! | `html` | tables and charts for notebooks |
-//! | `arguments`, `errors`, `process` | devices and texts from Python, exceptions, forks and signals |
+//! | `arguments`, `errors`, `process` | devices and texts from Python, exceptions, forks |
+//! | `background` | long work with events and Ctrl-C |
 
 #![deny(unsafe_code)]
 
 mod arguments;
 mod arrays;
+mod background;
 mod errors;
 mod html;
 mod language_model;
@@ -25,6 +28,7 @@ mod metrics;
 mod migration;
 mod parameters;
 mod process;
+mod program;
 mod study;
 mod training;
 mod translation;
@@ -42,6 +46,8 @@ mod _mae {
     use crate::migration::TranslationResult;
     #[pymodule_export]
     use crate::parameters::load_parameters;
+    #[pymodule_export]
+    use crate::program::run_program;
     #[pymodule_export]
     use crate::study::Study;
     #[pymodule_export]

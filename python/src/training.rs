@@ -1,10 +1,6 @@
-//! Training runs: in a thread of their own, while the caller's thread hears of them and of Ctrl-C.
+//! Training runs.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use mae::train::log::Event;
 use mae::train::run::RunSummary;
@@ -15,11 +11,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
-use crate::arguments;
 use crate::errors::{Error, exception, wrong};
-
-/// Pause between two looks at Ctrl-C.
-const LOOK: Duration = Duration::from_millis(100);
+use crate::{arguments, background};
 
 /// A model that was trained.
 #[pyclass(frozen, get_all, module = "mae_mt")]
@@ -79,53 +72,17 @@ pub fn train(
     let mut chosen = Recipe::load(recipe).map_err(refused)?;
     for (prefix, given) in [("", keys), ("train.", train)] {
         for (key, value) in given.iter().flatten() {
-            let key: String = key.extract()?;
-            let setting = format!("{prefix}{key}={}", toml_value(&key, &value)?);
-            chosen = chosen.set(&setting).map_err(refused)?;
+            chosen = chosen.set(&setting(prefix, &key, &value)?).map_err(refused)?;
         }
     }
     let device = py.detach(|| arguments::device(device, compute_type))?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let (send, events) = channel::<Event>();
-    let worker = std::thread::spawn({
-        let (stop, folder) = (stop.clone(), save_dir.clone());
-        move || -> Result<RunSummary, training::Error> {
-            let mut observer = |event: &Event| {
-                // Nobody listens any more after a fault of the callback.
-                let _ = send.send(event.clone());
-            };
-            training::run(data, chosen, &device).save_dir(folder).stop(&stop).observer(&mut observer).train()
-        }
-    });
-    // Only this thread listens; the lock lets the GIL go meanwhile.
-    let events = Mutex::new(events);
-    let next = || events.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK);
-    let mut raised: Option<PyErr> = None;
-    loop {
-        match py.detach(next) {
-            Ok(event) => {
-                if let (Some(callback), None) = (&callback, &raised)
-                    && let Err(error) = call(py, callback, &event)
-                {
-                    raised = Some(error);
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-        if raised.is_none() {
-            raised = py.check_signals().err();
-        }
-        if raised.is_some() {
-            stop.store(true, Ordering::Relaxed);
-        }
-    }
-    let ended = py.detach(|| worker.join());
-    if let Some(error) = raised {
-        return Err(error);
-    }
-    let summary =
-        ended.map_err(|_| Error::new_err("training ended with an internal fault"))?.map_err(refused)?;
+    let folder = save_dir.clone();
+    let ended =
+        background::run(py, callback.as_ref(), move |stop, events| -> Result<RunSummary, training::Error> {
+            let mut observer = |event: &Event| events.send(event);
+            training::run(data, chosen, &device).save_dir(folder).stop(stop).observer(&mut observer).train()
+        })?;
+    let summary = ended.map_err(refused)?;
     Ok(TrainedModel {
         model: summary.model,
         folder: save_dir,
@@ -135,10 +92,10 @@ pub fn train(
     })
 }
 
-fn call(py: Python<'_>, callback: &Py<PyAny>, event: &Event) -> PyResult<()> {
-    let text = serde_json::to_string(event).map_err(|error| Error::new_err(error.to_string()))?;
-    let event = py.import("json")?.call_method1("loads", (text,))?;
-    callback.call1(py, (event,)).map(|_| ())
+/// A key with its value, as in `train.lr=0.001`.
+pub fn setting(prefix: &str, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let key: String = key.extract()?;
+    Ok(format!("{prefix}{key}={}", toml_value(&key, value)?))
 }
 
 /// A value of Python as TOML has it.

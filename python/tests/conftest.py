@@ -1,9 +1,8 @@
 """A small translation model and a small language model, trained once for all tests."""
 
-import os
 import random
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,10 @@ TINY = {
 }
 
 
-def program() -> str:
-    """The `mae` program: that of the package, or a build of the repository."""
-    built = Path(__file__).resolve().parents[2] / "target" / "release" / "mae"
-    for found in (os.environ.get("MAE_PROGRAM"), str(built), shutil.which("mae")):
-        if found and Path(found).exists():
-            return found
-    pytest.skip("the `mae` program is not built: cargo build --release")
+def mae(*arguments, **options) -> subprocess.CompletedProcess:
+    """Runs the program that the package carries."""
+    command = [sys.executable, "-m", "mae_mt", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
 
 
 def lines(count: int, seed: int) -> list[tuple[str, str]]:
@@ -54,8 +50,8 @@ def data(place) -> Path:
         (place / f"{split}.en").write_text("".join(f"{source}\n" for source, _ in pairs))
         (place / f"{split}.de").write_text("".join(f"{target}\n" for _, target in pairs))
     folder = place / "data"
-    command = [program(), "preprocess", "-s", "en", "-t", "de", "--trainpref", "train", "--validpref", "valid"]
-    subprocess.run([*command, "--destdir", str(folder)], cwd=place, check=True, capture_output=True)
+    splits = ["--trainpref", "train", "--validpref", "valid"]
+    mae("preprocess", "-s", "en", "-t", "de", *splits, "--destdir", folder, cwd=place, check=True)
     return folder
 
 

@@ -1,12 +1,11 @@
 """Language models: scores, continuations, streams."""
 
-import subprocess
 
 import numpy as np
 import pytest
 
 import mae_mt
-from conftest import lines, program
+from conftest import lines, mae
 
 
 @pytest.fixture(scope="session")
@@ -14,8 +13,8 @@ def model(place) -> mae_mt.LanguageModel:
     for split, seed in (("train", 1), ("valid", 2)):
         (place / f"{split}.txt").write_text("".join(f"{source}\n" for source, _ in lines(600, seed)))
     folder = place / "lm-data"
-    command = [program(), "preprocess", "--only-source", "--trainpref", "train.txt", "--validpref", "valid.txt"]
-    subprocess.run([*command, "--destdir", str(folder)], cwd=place, check=True, capture_output=True)
+    splits = ["--trainpref", "train.txt", "--validpref", "valid.txt"]
+    mae("preprocess", "--only-source", *splits, "--destdir", folder, cwd=place, check=True)
     keys = {
         "model.arch": "transformer_lm_tiny", "model.decoder_layers": 1, "model.decoder_embed_dim": 32,
         "model.decoder_ffn_embed_dim": 64, "model.adaptive_softmax_cutoff": [],

@@ -2,20 +2,18 @@
 
 import os
 import re
-import subprocess
 import threading
 
 import numpy as np
 import pytest
 
 import mae_mt
-from conftest import program
+from conftest import mae
 
 
 def test_text_and_scores_are_those_of_the_program(translator, trained, sources, place):
     (place / "test.en").write_text("".join(f"{line}\n" for line in sources))
-    command = [program(), "generate", str(trained.model), "--source", str(place / "test.en"), "--device", "cpu"]
-    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = mae("generate", trained.model, "--source", place / "test.en", "--device", "cpu", check=True).stdout
     wanted = dict(re.findall(r"^D-(\d+)\t(\S+\t.*)$", found, re.M))
     assert len(wanted) == len(sources)
     for i, translation in enumerate(translator.translate(sources)):

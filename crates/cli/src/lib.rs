@@ -26,6 +26,7 @@ use std::ffi::OsString;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use exit::ExitCode;
+pub use studies::record::commit;
 
 const EXAMPLES: &str = "\
 Examples:

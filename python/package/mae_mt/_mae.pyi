@@ -24,6 +24,7 @@ __all__ = [
     "bleu",
     "chrf",
     "paired",
+    "run_program",
     "ter",
     "TranslationResult",
     "load_parameters",
@@ -307,6 +308,21 @@ def train(
 @final
 class Study:
     def __new__(cls, study: str, out: _Path) -> Study: ...
+    @staticmethod
+    def run(
+        study: str,
+        out: _Path,
+        *,
+        data: _Path | None = None,
+        only: list[str] | None = None,
+        seeds: list[int] | None = None,
+        max_epoch: int | None = None,
+        max_update: int | None = None,
+        device: str = "auto",
+        compute_type: str = "auto",
+        callback: Callable[[dict[str, Any]], object] | None = None,
+        keys: dict[str, Any] | None = None,
+    ) -> Study: ...
     @property
     def title(self) -> str: ...
     @property
@@ -352,3 +368,5 @@ def paired(
     seed: int = 12345,
 ) -> Paired: ...
 def load_parameters(path: _Path) -> dict[str, _Floats]: ...
+
+def run_program(arguments: list[str]) -> int: ...
