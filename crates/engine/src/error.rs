@@ -46,6 +46,19 @@ pub enum Error {
         /// Bytes of memory of the GPU.
         total: usize,
     },
+    /// Several processes cannot work together; the text says why and what to do.
+    #[error("{0}")]
+    Launch(String),
+    /// Another rank is at fault.
+    #[error("rank {rank}{}: {why}", of_process(name))]
+    Peer {
+        /// Its number.
+        rank: usize,
+        /// Its host and process, if they are known.
+        name: String,
+        /// What happened to it.
+        why: String,
+    },
     /// A kernel needs more shared memory than the GPU has. With [`Numbers::Bf16`] it needs half as much as with
     /// [`Numbers::F32`].
     #[error(
@@ -64,6 +77,11 @@ pub enum Error {
 /// GiB with two digits after the point.
 fn gib(bytes: usize) -> String {
     format!("{:.2}", bytes as f64 / (1u64 << 30) as f64)
+}
+
+/// Host and process in brackets.
+fn of_process(name: &str) -> String {
+    if name.is_empty() { String::new() } else { format!(" ({name})") }
 }
 
 impl Error {

@@ -11,12 +11,14 @@
 //! | [`optim`] | Adam, NAG, SGD, norms and scaling over flat buffers |
 //! | `cpu` | what CPU code shares: matrix products, row loops, vectorised exp |
 //! | [`cuda`] | GPUs: libraries found at run time, kernels as types, products, captured graphs |
+//! | [`collective`] | several processes that train one model: MPI, NCCL and TCP, opened and connected at run time |
 //! | `gradcheck` (feature `suite`) | finite differences, used by the tests of every op |
 //! | `suite` (feature `suite`) | every op on a GPU against the CPU: `mae doctor --kernels` |
 //!
 //! Sizes are named as in ARCHITECTURE.md: N rows (tokens of all sentences end to end), B sentences, D width,
 //! H heads, K head width, E experts, V vocabulary.
 
+pub mod collective;
 pub mod cpu;
 pub mod cuda;
 pub mod device;

@@ -12,6 +12,7 @@ pub use self::gradients::{Gradients, Written};
 use crate::cuda::memory::{Dtype, Ptr};
 use crate::cuda::sums::{ColumnSum, ColumnSums};
 use crate::device::{Backend, Buffer, Device};
+use crate::ops::batch_norm;
 use crate::optim::cuda as gpu;
 use crate::{Error, HostCopy, Result};
 
@@ -51,6 +52,13 @@ impl GroupSet {
 /// Handle of a parameter block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamId(usize);
+
+impl ParamId {
+    /// Its place in the order of declaration.
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+}
 
 /// A matrix `[rows, cols]` in a group's buffer. Its rows may be shared out among several names: the query, key
 /// and value projections of an attention are three names but one block, so that one product serves all three.
@@ -290,18 +298,30 @@ impl Params {
         self.buffers.get(group.0).map_or_else(Vec::new, Buffer::to_host)
     }
 
+    /// Overwrites the flat buffer of `group`.
+    pub(crate) fn set_group(&mut self, group: GroupId, values: &[f32]) {
+        self.buffers[group.0].write(0, values);
+        self.refresh(group, 0..values.len());
+    }
+
+    /// The block with this number in the order of declaration.
+    pub(crate) fn id_at(&self, index: usize) -> Option<ParamId> {
+        (index < self.layout.blocks.len()).then_some(ParamId(index))
+    }
+
     /// Gradients for these parameters, none set.
     pub fn gradients(&self) -> Gradients {
         Gradients::new(&self.device, &self.layout)
     }
 
-    /// Takes over values that ops have computed for blocks (running statistics), in the device's order of work.
+    /// Moves blocks (running statistics) as ops have asked for, in the device's order of work.
     pub fn apply(&mut self, updates: Updates) {
         match self.device.backend() {
             Backend::Cpu => {
                 for (id, values) in updates.0 {
                     let block = &self.layout.blocks[id.0];
-                    self.buffers[block.group.0][block.range()].copy_from_slice(&values);
+                    let moved = &mut self.buffers[block.group.0][block.range()];
+                    batch_norm::move_towards(moved, &values);
                 }
             }
             Backend::Gpu(gpu) => {
@@ -358,7 +378,8 @@ impl Params {
     }
 }
 
-/// New values for blocks, made by ops during a forward pass and taken over afterwards by [`Params::apply`].
+/// Moves of blocks, made by ops during a forward pass and carried out afterwards by [`Params::apply`]: on the CPU what is
+/// added to the part of a running statistic that stays, on a GPU new values.
 #[derive(Default)]
 pub struct Updates(pub(crate) Vec<(ParamId, Buffer)>);
 

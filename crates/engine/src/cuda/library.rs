@@ -30,7 +30,7 @@ const WANTED: [(&str, &str, &[&str]); 4] = [
 ];
 
 /// Folders that are searched after the system's own, `MAE_CUDA_LIBS` (separated by colons) first.
-fn folders() -> Vec<PathBuf> {
+pub(crate) fn folders() -> Vec<PathBuf> {
     let listed = std::env::var_os("MAE_CUDA_LIBS");
     let mut folders: Vec<PathBuf> = listed.iter().flat_map(std::env::split_paths).collect();
     for variable in ["CUDA_HOME", "CUDA_PATH"] {

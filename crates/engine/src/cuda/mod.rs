@@ -218,6 +218,12 @@ impl Gpu {
         )
     }
 
+    /// Number by which this GPU is known on any machine.
+    pub(crate) fn identity(&self) -> String {
+        let found = result::device::get(self.ordinal as i32).and_then(result::device::get_uuid);
+        found.map_or_else(|_| self.ordinal.to_string(), |uuid| format!("{:?}", uuid.bytes))
+    }
+
     /// Number of multiprocessors. An op that cuts sums by it has other rounding on another GPU, and says so.
     pub(crate) fn multiprocessors(&self) -> usize {
         self.multiprocessors

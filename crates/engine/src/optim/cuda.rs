@@ -166,6 +166,14 @@ pub(super) fn sgd(group: &Group, rate: f32, numbers: &GpuNumbers) {
     );
 }
 
+/// to ← to + factor·from, 32-bit floats; `never` is a word of zero.
+pub(crate) fn add_scaled(gpu: &Arc<Gpu>, [to, from]: [Ptr; 2], (factor, never): (f32, Ptr), count: usize) {
+    gpu.set_live(Live::SgdRate, (-factor).to_bits());
+    let (shadow, rate) = (Ptr::NULL, gpu.live(Live::SgdRate));
+    let step = SgdStep { p: to, shadow, g: from, rate, failed: never, n: count as u64 };
+    gpu.call(Shape::over_values(count), &step);
+}
+
 /// Random signs for a group's gradient.
 pub(super) fn random_signs(gpu: &Arc<Gpu>, group: &Group, stream: Stream) {
     let ([key0, key1], number) = stream.address();
@@ -216,6 +224,21 @@ impl GpuNumbers {
     pub(super) fn begin(&self) {
         for word in 0..4 {
             self.gpu.set_word(self.at(LOSS + 4 * word), 0);
+        }
+    }
+
+    /// Address of the two sums.
+    pub(super) fn losses(&self) -> Ptr {
+        self.at(LOSS)
+    }
+
+    /// Replaces the sums.
+    pub(super) fn set_losses(&self, losses: [f64; 2]) {
+        for (i, loss) in losses.into_iter().enumerate() {
+            let bits = loss.to_bits();
+            for (half, word) in [bits as u32, (bits >> 32) as u32].into_iter().enumerate() {
+                self.gpu.set_word(self.at(LOSS + 8 * i + 4 * half), word);
+            }
         }
     }
 

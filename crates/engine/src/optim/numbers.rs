@@ -3,6 +3,7 @@
 use super::cuda::{GpuNumbers, GpuReading, Group};
 use super::{cpu, gpu_group};
 use crate::Result;
+use crate::cuda::memory::Ptr;
 use crate::device::Device;
 use crate::ops::cross_entropy::LossSums;
 use crate::params::{Gradients, GroupId, GroupSet, Params};
@@ -49,6 +50,47 @@ impl StepNumbers {
                 host.nll += sums.nll();
             }
             (Memory::Gpu(_), None) => unreachable!("losses of a GPU are on it"),
+        }
+    }
+
+    /// The losses so far, which begin at 0 again; on the CPU.
+    pub(crate) fn take_losses(&mut self) -> [f64; 2] {
+        match &mut self.0 {
+            Memory::Host(host) => [std::mem::take(&mut host.loss), std::mem::take(&mut host.nll)],
+            Memory::Gpu(_) => unreachable!("losses of a GPU are summed there"),
+        }
+    }
+
+    /// Adds losses, on the CPU.
+    pub(crate) fn add_losses(&mut self, [loss, nll]: [f64; 2]) {
+        if let Memory::Host(host) = &mut self.0 {
+            host.loss += loss;
+            host.nll += nll;
+        }
+    }
+
+    /// Address of the losses in the memory of a GPU: two doubles.
+    pub(crate) fn losses_on_gpu(&self) -> Option<Ptr> {
+        match &self.0 {
+            Memory::Host(_) => None,
+            Memory::Gpu(gpu) => Some(gpu.losses()),
+        }
+    }
+
+    /// The losses so far, waiting for the device.
+    pub(crate) fn read_losses(&self) -> Result<[f64; 2]> {
+        let [loss, nll, _] = match &self.0 {
+            Memory::Host(host) => [host.loss, host.nll, 0.0],
+            Memory::Gpu(gpu) => gpu.read()?.wait()?,
+        };
+        Ok([loss, nll])
+    }
+
+    /// Replaces the losses.
+    pub(crate) fn write_losses(&mut self, losses: [f64; 2]) {
+        match &mut self.0 {
+            Memory::Host(host) => [host.loss, host.nll] = losses,
+            Memory::Gpu(gpu) => gpu.set_losses(losses),
         }
     }
 

@@ -78,6 +78,28 @@ impl Gradients {
         (&mut self.buffers[block.group.0][block.range()], was_written)
     }
 
+    /// Sets the gradient of a group to 0.
+    pub(crate) fn clear_values(&mut self, group: GroupId) {
+        let Some(buffer) = self.buffers.get_mut(group.0) else { return };
+        match buffer {
+            Buffer::Host(_) => buffer.fill(0.0),
+            Buffer::Gpu(gpu) => gpu.block.clear(),
+        }
+    }
+
+    /// Lets `change` change the gradient of a group on the host.
+    pub(crate) fn change_on_host(
+        &mut self,
+        group: GroupId,
+        change: impl FnOnce(&mut [f32]) -> Result<()>,
+    ) -> Result<()> {
+        let Some(buffer) = self.buffers.get_mut(group.0) else { return Ok(()) };
+        let mut values = buffer.to_host();
+        change(&mut values)?;
+        buffer.write(0, &values);
+        Ok(())
+    }
+
     pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut [f32] {
         self.buffers.get_mut(group.0).map_or(&mut [], |buffer| &mut **buffer)
     }

@@ -9,7 +9,7 @@ use crate::device::Buffer;
 use crate::params::Params;
 use crate::tape::Backward;
 
-/// Writes y, the statistics that it was made with, and where they are the batch's, the moved running ones.
+/// Writes y, the statistics that it was made with, and where they are the batch's, the moves of the running ones.
 pub(super) fn forward(params: &Params, op: &mut Op, moved: Option<&mut [Buffer; 2]>, y: &mut [f32]) {
     statistics(params, op, moved);
     let Op { x, norm, mean, scale, .. } = &*op;
@@ -43,11 +43,7 @@ fn statistics(params: &Params, op: &mut Op, moved: Option<&mut [Buffer; 2]>) {
         let rows = x.rows() as f32;
         let unbiased = rows / (x.rows() - 1) as f32;
         for (i, (batch, factor)) in [(&*mean, 1.0), (&*scale, unbiased)].into_iter().enumerate() {
-            for ((moved, &old), new) in moved[i].iter_mut().zip(running[i]).zip(batch.iter()) {
-                let value = (1.0 - MOMENTUM) * old + MOMENTUM * factor * new;
-                // A batch whose numbers are not finite must not spoil them.
-                *moved = if value.is_finite() { value } else { old };
-            }
+            moved[i].iter_mut().zip(batch.iter()).for_each(|(moved, new)| *moved = MOMENTUM * factor * new);
         }
     }
     scale.iter_mut().for_each(|v| *v = 1.0 / (*v + EPSILON).sqrt());

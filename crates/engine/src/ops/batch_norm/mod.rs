@@ -4,8 +4,8 @@
 //! (unbiased variance, momentum 0.1), as in PyTorch. In evaluation, and for a batch of one row, which has
 //! no variance, the running statistics are used.
 //!
-//! The op only reads the running statistics. Their new values are part of what [`Tape::backward`] returns, and
-//! [`Params::apply`](crate::Params::apply) takes them over, on every device.
+//! The op only reads the running statistics. Their moves are part of what [`Tape::backward`] returns, and
+//! [`Params::apply`](crate::Params::apply) carries them out, on every device.
 
 mod cpu;
 pub(super) mod cuda;
@@ -19,6 +19,15 @@ use crate::{ParamId, Tape, Var};
 pub const EPSILON: f32 = 1e-5;
 /// Default of PyTorch: running = 0.9·running + 0.1·batch.
 pub const MOMENTUM: f32 = 0.1;
+
+/// Moves running statistics by what a batch adds to the part of them that stays: `running ← 0.9·running + moves`.
+pub(crate) fn move_towards(running: &mut [f32], moves: &[f32]) {
+    for (running, added) in running.iter_mut().zip(moves) {
+        let value = (1.0 - MOMENTUM) * *running + added;
+        // A batch whose numbers are not finite must not spoil them.
+        *running = if value.is_finite() { value } else { *running };
+    }
+}
 
 /// γ, β and the running statistics, D values each.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,124 @@
+//! Back ends of a run, chosen by launcher and device.
+
+use std::sync::Arc;
+
+use super::nccl::{self, Nccl};
+use super::rendezvous::host;
+use super::{Alone, Collective, Launch, Launcher, Mpi, Place, Tcp, step};
+use crate::params::Params;
+use crate::{Device, Error, Result};
+
+/// Variable that chooses a back end: `tcp`, `mpi`, or `nccl`, which demands NCCL, also of one process.
+const CHOICE: &str = "MAE_COLLECTIVE";
+
+/// The ranks of a run. Clones share connections.
+#[derive(Clone)]
+pub struct Team {
+    host: Arc<dyn Collective>,
+    nccl: Option<Arc<Nccl>>,
+    /// The way of gradients, where it needs words.
+    note: String,
+}
+
+impl Team {
+    /// One process.
+    pub fn alone() -> Self {
+        Self::of(Arc::new(Alone))
+    }
+
+    /// Ranks over a back end of the host.
+    pub fn of(host: Arc<dyn Collective>) -> Self {
+        Self { host, nccl: None, note: String::new() }
+    }
+
+    /// Connects the processes of a launch.
+    pub fn start(launch: Option<&Launch>) -> Result<Self> {
+        let Some(launch) = launch else { return Ok(Self::alone()) };
+        let choice = std::env::var(CHOICE).unwrap_or_default();
+        let by_mpi = match (choice.as_str(), launch.launcher) {
+            ("mpi", _) => true,
+            ("tcp", _) => false,
+            (_, Launcher::OpenMpi | Launcher::Mpich) => true,
+            (_, Launcher::Torchrun | Launcher::Slurm) => false,
+        };
+        if by_mpi {
+            return Ok(Self::of(Arc::new(Mpi::start(launch.launcher, launch.place)?)));
+        }
+        let address = launch.address.as_deref().ok_or_else(|| {
+            Error::Launch(
+                "no address of rank 0 was given: set MASTER_ADDR, and MASTER_PORT if its default is taken"
+                    .into(),
+            )
+        })?;
+        Ok(Self::of(Arc::new(Tcp::connect(launch.place, address)?)))
+    }
+
+    /// Lets gradients be summed on GPUs by NCCL where all ranks have it and each has a GPU of its own; otherwise they go
+    /// through the memory of the host. All ranks call it.
+    pub fn with_device(mut self, device: &Device) -> Result<Self> {
+        let demanded = std::env::var(CHOICE).is_ok_and(|choice| choice == "nccl");
+        let Some(gpu) = device.gpu() else { return Ok(self) };
+        if self.place().is_alone() && !demanded {
+            return Ok(self);
+        }
+        let shared = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
+        let own = format!("{}\n{}\n{}", host(), gpu.identity(), nccl::missing().unwrap_or_default());
+        let all = self.host.gather(own.as_bytes())?;
+        let texts: Vec<String> =
+            all.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect();
+        let part = |text: &'_ str, at: usize| text.split('\n').nth(at).unwrap_or_default().to_owned();
+        let gpus: Vec<(String, String)> = texts.iter().map(|text| (part(text, 0), part(text, 1))).collect();
+        let twice = !shared && gpus.iter().enumerate().any(|(i, gpu)| gpus[..i].contains(gpu));
+        let lacking = texts.iter().position(|text| !part(text, 2).is_empty());
+        let obstacle = match lacking {
+            Some(rank) => Some(format!("rank {rank}: {}", part(&texts[rank], 2))),
+            None if twice => Some("several ranks share a GPU".to_owned()),
+            None => None,
+        };
+        match obstacle {
+            None => {
+                let nccl = Nccl::connect(gpu, &*self.host)?;
+                self.note = format!("gradients by NCCL {}", nccl.version());
+                self.nccl = Some(Arc::new(nccl));
+            }
+            Some(why) if demanded => return Err(Error::Launch(format!("NCCL cannot be used: {why}"))),
+            Some(why) => self.note = format!("gradients through host memory ({why})"),
+        }
+        Ok(self)
+    }
+
+    /// Returns the place of this process.
+    pub fn place(&self) -> Place {
+        self.host.place()
+    }
+
+    /// Returns the back end of the host.
+    pub fn host(&self) -> &dyn Collective {
+        &*self.host
+    }
+
+    pub(super) fn nccl(&self) -> Option<&Nccl> {
+        self.nccl.as_deref()
+    }
+
+    /// Returns true if gradients have to be summed even with one batch: there are other ranks, or NCCL was demanded.
+    pub fn sums(&self) -> bool {
+        !self.place().is_alone() || self.nccl.is_some()
+    }
+
+    /// Returns true if a call may wait for ever for a rank that has ended; then [`Collective::on_loss`] is needed.
+    pub fn may_hang(&self) -> bool {
+        self.nccl.is_some() || self.host.may_hang()
+    }
+
+    /// Returns a description for people; `None` for one process without NCCL.
+    pub fn describe(&self) -> Option<String> {
+        let note = if self.note.is_empty() { String::new() } else { format!(", {}", self.note) };
+        self.sums().then(|| self.host.describe() + &note)
+    }
+
+    /// Gives the parameters of rank 0 to all.
+    pub fn share_params(&self, params: &mut Params) -> Result<()> {
+        step::share_params(self, params)
+    }
+}
