@@ -25,6 +25,11 @@ enum Precision {
 impl DeviceArgs {
     /// Opens the device. With `auto`, a note on standard error says why no GPU can be used, once on each machine.
     pub fn open(&self) -> Result<Device> {
+        self.open_for(0)
+    }
+
+    /// The same for one of several processes on this machine: each takes the GPU of its number, unless one is named.
+    pub fn open_for(&self, local_rank: usize) -> Result<Device> {
         let numbers = match self.precision {
             Precision::Bf16 => Numbers::Bf16,
             Precision::F32 => Numbers::F32,
@@ -36,13 +41,14 @@ impl DeviceArgs {
         };
         match wanted.as_str() {
             "cpu" => Ok(Device::cpu()),
-            "auto" => Ok(Device::cuda(0, numbers).unwrap_or_else(|error| {
+            "auto" => Ok(Device::cuda(own_gpu(local_rank), numbers).unwrap_or_else(|error| {
                 note_once(&format!("{error}; using the CPU"));
                 Device::cpu()
             })),
             name => {
+                let own = own_gpu(local_rank).to_string();
                 let number = match name.split_once(':') {
-                    None if name == "cuda" => "0",
+                    None if name == "cuda" => own.as_str(),
                     Some(("cuda", number)) => number,
                     _ => bail!("{flag}{name}: expected auto, cpu, cuda or cuda:NUMBER"),
                 };
@@ -51,6 +57,14 @@ impl DeviceArgs {
                 Device::cuda(ordinal, numbers).with_context(|| format!("{flag}{name}"))
             }
         }
+    }
+}
+
+/// The GPU of a process; with more processes than GPUs they share them.
+fn own_gpu(local_rank: usize) -> usize {
+    match local_rank {
+        0 => 0,
+        rank => mae_engine::cuda::gpus().map_or(0, |gpus| rank % gpus.len().max(1)),
     }
 }
 

@@ -178,7 +178,7 @@ fn ignore_file_size_signal() {
 }
 
 fn start(cli: Cli) -> anyhow::Result<ExitCode> {
-    start_threads(cli.threads)?;
+    start_threads(cli.threads.or_else(training::ranks::share_of_cores))?;
     match cli.command {
         // The server waits on threads of its own: those of the pool compute.
         command @ Command::Serve(_) => run_command(command),

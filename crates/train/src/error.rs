@@ -64,6 +64,17 @@ pub enum Error {
         /// The key's value.
         max_tokens: u32,
     },
+    /// A rank cannot take part in the run of the others; all faults, one per line.
+    #[error(
+        "rank {rank} cannot take part: all ranks need the same program, configuration and data:\n  {}",
+        .faults.join("\n  ")
+    )]
+    Ranks {
+        /// The rank.
+        rank: usize,
+        /// The faults.
+        faults: Vec<String>,
+    },
     /// The data is for the other direction of translation.
     #[error("{} is for {target}-{source_language}, not {source_language}-{target}", .folder.display())]
     OtherDirection {

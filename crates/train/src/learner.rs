@@ -1,12 +1,15 @@
 //! One update. Algorithm 1 (G step): the full mixture, gradient to the gates. Algorithm 2 (F step): one drawn expert
 //! per row, gradient to everything else.
 
+mod share;
 mod trial;
 
 use std::collections::HashMap;
 
 use mae_data::PackedBatch;
+use mae_engine::collective::{StepSum, Team};
 use mae_engine::optim::{self, LossAndNorm, Reading, StepNumbers};
+use mae_engine::params::Updates;
 use mae_engine::{Gradients, GroupSet, HostCopy, Replays, Rng, Tape, Written};
 use mae_model::attention::Pass;
 use mae_model::groups;
@@ -14,6 +17,7 @@ use mae_model::system::{self, Training};
 use mae_model::{Config, Model, Translator};
 use serde::{Deserialize, Serialize};
 
+pub use self::share::Share;
 use crate::config::{GateRate, GateTraining, TrainConfig};
 use crate::diagnosis::Diagnosis;
 use crate::gate_optimizer::GateOptimizer;
@@ -37,15 +41,24 @@ pub struct Learner<M: Model = Translator> {
     /// A batch in device memory for each shape, and on a GPU the captured passes that read it.
     feeds: HashMap<M::Shape, M::Batch>,
     passes: Replays<PassKind<M::Shape>, Written>,
+    /// Processes that train this model together.
+    team: Team,
+    sum: StepSum,
 }
 
 /// Key by which captured passes are found again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct PassKind<S> {
     step: StepKind,
-    /// The first batch of an update writes the gradients, the others add to them.
-    first: bool,
+    first: First,
     shape: S,
+}
+
+/// Whether a batch is the first that a pass writes to the gradients; others add to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum First {
+    Yes,
+    No,
 }
 
 /// Counters on which the randomness and the schedule of an update depend.
@@ -199,7 +212,37 @@ impl<M: Model> Learner<M> {
             counters: Counters::default(),
             feeds: HashMap::new(),
             passes: Replays::default(),
+            team: Team::alone(),
+            sum: StepSum::default(),
         }
+    }
+
+    /// Lets other processes take a part of every update.
+    #[must_use]
+    pub fn among(mut self, team: Team) -> Self {
+        self.team = team;
+        self
+    }
+
+    /// The processes that train this model together.
+    pub fn team(&self) -> &Team {
+        &self.team
+    }
+
+    /// Gives parameters and the memory of the optimisers of rank 0 to all.
+    pub fn share(&mut self) -> Result<()> {
+        self.team.share_params(self.model.params_mut())?;
+        let mut shared = HashMap::new();
+        for (name, copy) in self.memory()? {
+            let mut values = copy.values()?.to_vec();
+            self.team.host().broadcast(&mut values)?;
+            shared.insert(name, values);
+        }
+        if self.team.place().is_first() {
+            return Ok(());
+        }
+        let unknown = |name: String| mae_engine::Error::UnknownParameter(name).into();
+        self.remember(|name| shared.get(name).cloned().ok_or_else(|| unknown(name.to_owned())), unknown)
     }
 
     /// The counters.
@@ -236,9 +279,9 @@ impl<M: Model> Learner<M> {
         self.gate_optimizer.remember(read, fault)
     }
 
-    /// Asks for one update on the batches together, their loss divided by all their target tokens. On a GPU this does
-    /// not wait for the device.
-    pub fn update(&mut self, batches: &[PackedBatch], steps: Steps, epoch: u64) -> Result<PendingUpdate> {
+    /// Asks for one update on the batches of all ranks together, their loss divided by all their target tokens. On a GPU
+    /// this does not wait for the device.
+    pub fn update(&mut self, batches: &Share, steps: Steps, epoch: u64) -> Result<PendingUpdate> {
         let before = self.counters;
         let gate = match steps {
             Steps::GThenF => Some(self.gate_step(batches)?),
@@ -258,17 +301,17 @@ impl<M: Model> Learner<M> {
             gate_updates: self.counters.gate_updates,
             epoch,
             rate,
-            sentences: batches.iter().map(|b| b.sentences() as u64).sum(),
-            source_tokens: batches.iter().map(|b| b.src_tokens() as u64).sum(),
-            batches: batches.len() as u64,
+            sentences: batches.sentences,
+            source_tokens: batches.source_tokens,
+            batches: batches.batches as u64,
             samples: M::SAMPLES,
-            ids: batches.iter().flat_map(|b| b.ids.iter().copied()).collect(),
+            ids: batches.ids.clone(),
             before,
         })
     }
 
     /// An F step or a joint step, and its learning rate.
-    fn descend(&mut self, batches: &[PackedBatch], kind: StepKind) -> Result<(PendingStep, f64)> {
+    fn descend(&mut self, batches: &Share, kind: StepKind) -> Result<(PendingStep, f64)> {
         let limit = self.config.clip_norm;
         let main = match (kind, self.joint_gates) {
             (StepKind::Joint, system::GateOptimizer::Own) => {
@@ -309,12 +352,12 @@ impl<M: Model> Learner<M> {
     }
 
     /// Asks for a G step alone: for benchmarks.
-    pub fn gate_update(&mut self, batches: &[PackedBatch]) -> Result<()> {
+    pub fn gate_update(&mut self, batches: &Share) -> Result<()> {
         self.gate_step(batches).map(|_| ())
     }
 
     /// A G step: the gates take one step of their optimiser on the mean loss of the full mixture.
-    fn gate_step(&mut self, batches: &[PackedBatch]) -> Result<PendingStep> {
+    fn gate_step(&mut self, batches: &Share) -> Result<PendingStep> {
         let step = self.pass(batches, StepKind::G, 0.0)?;
         self.descend_gates();
         Ok(step)
@@ -332,21 +375,62 @@ impl<M: Model> Learner<M> {
     }
 
     /// Forward and backward over all batches; leaves the gradient of the mean loss of the free parameters, and its
-    /// norm.
-    fn pass(&mut self, batches: &[PackedBatch], step: StepKind, clip: f64) -> Result<PendingStep> {
-        let tokens: usize = batches.iter().map(PackedBatch::tgt_tokens).sum();
-        let weight = 1.0 / tokens as f32;
+    /// norm. Random numbers are those of a batch's place among the batches of all ranks.
+    fn pass(&mut self, batches: &Share, step: StepKind, clip: f64) -> Result<PendingStep> {
         self.numbers.begin();
-        for (i, batch) in batches.iter().enumerate() {
-            self.model.check_ids(batch)?;
-            let rng = Rng::new(self.config.seed, self.counters.passes);
-            self.counters.passes = self.counters.passes.wrapping_add(1);
-            self.batch_pass(batch, step, i == 0, rng, weight)?;
+        if self.model.params().device().is_gpu() {
+            self.passes_on_gpu(batches, step)?;
+        } else {
+            self.passes_on_cpu(batches, step)?;
         }
+        self.counters.passes = self.counters.passes.wrapping_add(batches.batches as u32);
         let params = self.model.params();
         self.numbers.norm(params, &self.gradients, self.free(step), clip);
         params.device().check()?;
-        Ok(PendingStep { kind: step, reading: self.numbers.read()?, tokens: tokens as u64 })
+        Ok(PendingStep { kind: step, reading: self.numbers.read()?, tokens: batches.target_tokens })
+    }
+
+    /// The gradients of all batches, each computed by itself, are added up in the order of the batches, whichever ranks
+    /// have computed them.
+    fn passes_on_cpu(&mut self, batches: &Share, step: StepKind) -> Result<()> {
+        let (size, free) = (self.team.place().size, self.free(step));
+        let is_single = batches.batches == 1 && size == 1;
+        self.sum.begin();
+        for round in 0..batches.batches.div_ceil(size) {
+            let updates = match batches.own.get(round) {
+                Some(_) => self.batch_pass(batches, round, step, First::Yes)?,
+                None => Updates::default(),
+            };
+            let Self { model, gradients, numbers, sum, team, .. } = self;
+            if is_single {
+                model.params_mut().apply(updates);
+                continue;
+            }
+            let present = (batches.batches - round * size).min(size);
+            sum.add(team, model.params(), (gradients, free), numbers, (updates, present))?;
+        }
+        if !is_single {
+            let Self { model, gradients, numbers, sum, team, .. } = self;
+            sum.finish(team, model.params_mut(), (gradients, free), numbers)?;
+        }
+        Ok(())
+    }
+
+    /// The gradients of the batches of this rank are added up in place, then those of all ranks.
+    fn passes_on_gpu(&mut self, batches: &Share, step: StepKind) -> Result<()> {
+        let (free, size) = (self.free(step), self.team.place().size);
+        self.sum.begin_on_gpu(&self.team, self.model.params(), groups::STATISTICS);
+        for round in 0..batches.own.len() {
+            let first = if round == 0 { First::Yes } else { First::No };
+            self.batch_pass(batches, round, step, first)?;
+        }
+        if self.team.sums() {
+            let Self { model, gradients, numbers, sum, team, .. } = self;
+            let counts = [batches.own.len(), batches.batches.div_ceil(size)];
+            let (params, statistics) = (model.params_mut(), (groups::STATISTICS, counts));
+            sum.sum_on_gpu(team, params, (gradients, free), numbers, statistics)?;
+        }
+        Ok(())
     }
 
     /// Parameter groups that a step trains.
@@ -354,15 +438,24 @@ impl<M: Model> Learner<M> {
         step.groups().and(self.config.trained())
     }
 
-    /// Forward and backward over one batch. On a GPU, a pass of a kind that was seen before is replayed.
-    fn batch_pass(
+    /// Forward and backward over the batch of this rank in a round.
+    fn batch_pass(&mut self, batches: &Share, round: usize, step: StepKind, first: First) -> Result<Updates> {
+        let (place, batch) = (self.team.place(), &batches.own[round]);
+        self.model.check_ids(batch)?;
+        let number = self.counters.passes.wrapping_add((round * place.size + place.rank) as u32);
+        let rng = Rng::new(self.config.seed, number);
+        self.one_pass(batch, (step, first), rng, 1.0 / batches.target_tokens as f32)
+    }
+
+    /// Forward and backward over one batch. On a GPU, a pass of a kind that was seen before is replayed. Returns the moves
+    /// of running statistics, which a GPU has made already.
+    fn one_pass(
         &mut self,
         batch: &PackedBatch,
-        step: StepKind,
-        first: bool,
+        (step, first): (StepKind, First),
         rng: Rng,
         weight: f32,
-    ) -> Result<()> {
+    ) -> Result<Updates> {
         let free = self.free(step);
         let Self { model, config, gradients, numbers, feeds, passes, .. } = self;
         let device = model.params().device().clone();
@@ -370,20 +463,25 @@ impl<M: Model> Learner<M> {
         let feed = feeds.entry(shape.clone()).or_insert_with(|| model.room(&shape));
         M::load(feed, batch);
         device.load_numbers(rng, weight);
-        if first {
+        if first == First::Yes {
             gradients.clear();
         }
+        let mut moves = Updates::default();
         let written = passes.run(&device, PassKind { step, first, shape }, || {
             let mut tape = Tape::training(model.params(), gradients, free, rng);
             let mut pass = Pass { tape: &mut tape, mode: &step.mode(), probe: None };
             let sums = model.loss(&mut pass, feed, config.label_smoothing, weight);
             let updates = tape.backward();
             numbers.add(&sums);
-            model.params_mut().apply(updates);
+            if device.is_gpu() {
+                model.params_mut().apply(updates);
+            } else {
+                moves = updates;
+            }
             Ok(gradients.written())
         })?;
         gradients.set_written(&written);
         gradients.check_complete(free)?;
-        Ok(())
+        Ok(moves)
     }
 }

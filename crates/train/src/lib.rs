@@ -18,6 +18,7 @@
 //! | [`finetune`], [`dictionaries`] | weights of another model to start with; whether its dictionaries are the data's |
 //! | [`memory`] | the largest batch, tried before training |
 //! | [`diagnosis`] | report about a loss that is not finite |
+//! | `ranks` | checks that the processes of a run belong together, and decisions that they take together |
 //! | [`log`], [`tensorboard`] | events as JSON lines that survive restarts, and as TensorBoard's files |
 //! | [`record`] | the configuration of a run, written when updates begin, and those before it |
 //! | [`history`] | logs read back: curves, notes and main figures of a run |
@@ -39,6 +40,7 @@ pub mod log;
 pub mod memory;
 pub mod optimizer;
 pub mod plan;
+mod ranks;
 pub mod recipe;
 pub mod record;
 pub mod run;
@@ -49,7 +51,7 @@ pub mod validate;
 
 pub use config::{RunConfig, TrainConfig};
 pub use error::{Error, Result};
-pub use learner::Learner;
+pub use learner::{Learner, Share};
 pub use recipe::Recipe;
 pub use run::{Observer, Run, RunSummary};
 pub use trainer::{Outcome, Trainer};

@@ -11,18 +11,18 @@ use std::thread::Builder;
 
 use mae_data::files::{self, FolderLock};
 use mae_data::sampler::{TooLong, subset};
-use mae_data::{BatchSampler, Corpus, PackedBatch, Redraw, SamplerOptions};
+use mae_data::{BatchSampler, Corpus, Redraw, SamplerOptions};
 use mae_model::{Config, Model, Translator};
 
 use self::beginning::Beginning;
 use self::pending::Pending;
 use crate::checkpoint::{Resets, RunState, TextSide, Writer};
 use crate::config::{Batching, RunConfig};
-use crate::learner::Learner;
+use crate::learner::{Learner, Share};
 use crate::log::Event;
 use crate::record::Record;
 use crate::validate::Validator;
-use crate::{Error, Result, artifacts, kept, memory, plan};
+use crate::{Error, Result, artifacts, kept, memory, plan, ranks};
 
 /// A run: data, model and choices.
 pub struct Trainer<'a, M: Model = Translator> {
@@ -50,8 +50,8 @@ pub struct Trainer<'a, M: Model = Translator> {
     pub stop: &'a AtomicBool,
     /// Writes the checkpoints.
     pub writer: Writer,
-    /// Lock of the folder: nobody else writes there.
-    pub lock: &'a FolderLock,
+    /// Lock of the folder: nobody else writes there. Ranks after the first write nothing and have none.
+    pub lock: Option<&'a FolderLock>,
 }
 
 /// Batches that are packed before they are needed.
@@ -77,7 +77,9 @@ impl<M: Model> Trainer<'_, M> {
         let ours = |name: &str| {
             name.starts_with("checkpoint") || [artifacts::LOG, artifacts::RECORD].contains(&name)
         };
-        files::sweep(&self.folder, ours)?;
+        if self.is_first() {
+            files::sweep(&self.folder, ours)?;
+        }
         let Beginning { mut state, events: mut opening, outdated } = self.begin()?;
         if let Some(outcome) = self.reason_to_stop(&state) {
             return Ok((self.learner, outcome));
@@ -102,16 +104,20 @@ impl<M: Model> Trainer<'_, M> {
             let available = memory::available();
             watch(&Event::Memory(memory::check(&mut self.learner, &sampler, train.max_tokens, available)?));
         }
-        // Nothing else in the folder changes before this line: whatever refuses a run has done so.
-        let (mut log, mut board) = self.open(&outdated, &state)?;
-        opening.iter().try_for_each(|event| log.write(event))?;
+        // Nothing else in the folder changes before this line: whatever refuses a run has done so, on all ranks.
+        self.learner.team().host().barrier()?;
+        let mut files = if self.is_first() { Some(self.open(&outdated, &state)?) } else { None };
+        if let Some((log, _)) = &mut files {
+            opening.iter().try_for_each(|event| log.write(event))?;
+        }
         let mut tell = |event: Event| {
             watch(&event);
+            let Some((log, board)) = &mut files else { return Ok(()) };
             // Lines of updates that a checkpoint has must not be lost before it.
             if matches!(event, Event::Saved { .. }) {
                 log.sync()?;
             }
-            if let Some(board) = &mut board {
+            if let Some(board) = board {
                 board.write(&event)?;
             }
             if event.is_logged() { log.write(&event) } else { Ok(()) }
@@ -125,7 +131,14 @@ impl<M: Model> Trainer<'_, M> {
             ended => ended?,
         };
         self.writer.finish()?;
+        // Nobody leaves before everything is saved.
+        self.learner.team().host().barrier()?;
         Ok((self.learner, outcome))
+    }
+
+    /// True for the rank that logs and saves.
+    fn is_first(&self) -> bool {
+        self.learner.team().place().is_first()
     }
 
     fn epochs(
@@ -200,18 +213,19 @@ impl<M: Model> Trainer<'_, M> {
             None => sampler.epoch(state.epoch),
         };
         let used = state.batches.unwrap_or(0) as usize;
-        let rest: Vec<&[Vec<u32>]> = batches[used.min(batches.len())..].chunks(train.update_freq).collect();
+        let place = self.learner.team().place();
+        let of_update = train.update_freq * place.size;
+        let rest: Vec<&[Vec<u32>]> = batches[used.min(batches.len())..].chunks(of_update).collect();
+        let lengths = if place.is_alone() { Vec::new() } else { data.lengths() };
         let total = state.position + rest.len() as u64;
         tell(Event::Epoch { epoch: state.epoch, updates: total, done: state.position })?;
         let outcome = std::thread::scope(|scope| {
             // Batches are packed ahead, so that the device need not wait for them.
-            let (sender, packed) = std::sync::mpsc::sync_channel::<Vec<PackedBatch>>(BATCHES_AHEAD);
+            let (sender, packed) = std::sync::mpsc::sync_channel::<Share>(BATCHES_AHEAD);
             let pack_ahead = move || {
-                let pack = |ids: &Vec<u32>| data.pack(ids);
+                let mut shares = rest.iter().map(|group| Share::of(group, place, data, &lengths));
                 // Nobody receives any more when the run ends early.
-                rest.iter()
-                    .map(|group| group.iter().map(pack).collect())
-                    .try_for_each(|batch| sender.send(batch))
+                shares.try_for_each(|share| sender.send(share))
             };
             Builder::new().spawn_scoped(scope, pack_ahead).map_err(Error::Threads)?;
             self.updates(packed, total, state, tell)
@@ -246,7 +260,7 @@ impl<M: Model> Trainer<'_, M> {
     /// Makes the updates of an epoch of `total` updates, for which batches come in.
     fn updates(
         &mut self,
-        packed: Receiver<Vec<PackedBatch>>,
+        packed: Receiver<Share>,
         total: u64,
         state: &mut RunState,
         tell: &mut impl FnMut(Event) -> Result<()>,
@@ -260,11 +274,11 @@ impl<M: Model> Trainer<'_, M> {
             let used = state.batches.unwrap_or(0);
             pending.add(self.learner.update(&batches, steps, state.epoch)?, [state.position, used]);
             state.position += 1;
-            state.batches = Some(used + batches.len() as u64);
+            state.batches = Some(used + batches.batches as u64);
             state.counters = self.learner.counters();
             tell(Event::Update { done: state.position })?;
             pending.report(UPDATES_AHEAD, state, tell)?;
-            if self.stop.load(Ordering::Relaxed) {
+            if ranks::any(self.learner.team(), self.stop.load(Ordering::Relaxed))? {
                 pending.report(0, state, tell)?;
                 self.save(state, tell)?;
                 return Ok(Some(Outcome::Interrupted));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mae_data::sampler::{Order, TooLong};
 use mae_data::{BatchSampler, Corpus, SamplerOptions};
+use mae_engine::collective::{Alone, Collective, Place};
 use mae_engine::{Params, Tape};
 use mae_model::attention::Pass;
 use mae_model::pass::GateValues;
@@ -110,6 +111,18 @@ pub fn untrained_gates<M: Model>(model: &M, config: &TrainConfig) -> Result<Arc<
 
 /// Loss and gate entropy of a development set, in its own order.
 pub fn development_loss<M: Model>(model: &M, data: &dyn Corpus, config: &TrainConfig) -> Result<Validation> {
+    development_loss_among(&Alone, model, data, config)
+}
+
+/// The same over all ranks: each takes a part of the batches, and all get the result. Losses are added in the order of the
+/// batches, statistics of gates in that of the ranks.
+pub fn development_loss_among<M: Model>(
+    ranks: &dyn Collective,
+    model: &M,
+    data: &dyn Corpus,
+    config: &TrainConfig,
+) -> Result<Validation> {
+    let Place { rank, size, .. } = ranks.place();
     let positions = model.config().max_positions() as u32;
     let lengths = data.lengths();
     let longest = lengths.iter().map(|&(src, tgt)| src.max(tgt)).max().unwrap_or(0);
@@ -122,25 +135,25 @@ pub fn development_loss<M: Model>(model: &M, data: &dyn Corpus, config: &TrainCo
         seed: 0,
     };
     let sampler = BatchSampler::new(&lengths, options)?;
-    let (mut loss, mut nll, mut tokens) = (0.0, 0.0, 0);
-    let (mut entropy, mut weights) = (EntropyMean::default(), WeightMean::default());
-    for ids in sampler.ordered(Order::Given) {
-        let packed = data.pack(&ids);
+    let mut part = Part::default();
+    for ids in sampler.ordered(Order::Given).iter().skip(rank).step_by(size) {
+        let packed = data.pack(ids);
         let batch = model.upload(&packed);
         let mut tape = Tape::evaluation(model.params());
         let mut probe = Probe::default();
         let mut pass = Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) };
         let sums = model.loss(&mut pass, &batch, config.label_smoothing, 1.0);
-        loss += sums.smoothed();
-        nll += sums.nll();
-        tokens += packed.tgt_tokens();
+        part.losses.push([sums.smoothed(), sums.nll()]);
+        part.tokens += packed.tgt_tokens();
         for record in &probe.gates {
             match record.values {
-                GateValues::Probabilities => entropy.add(record),
-                GateValues::Weights => weights.add(record),
+                GateValues::Probabilities => part.entropy.add(record),
+                GateValues::Weights => part.weights.add(record),
             }
         }
     }
+    let Part { losses, tokens, entropy, weights } = part.of_all(ranks)?;
+    let [loss, nll] = losses.iter().fold([0.0; 2], |sum, batch| [sum[0] + batch[0], sum[1] + batch[1]]);
     if tokens == 0 {
         return Err(Error::Config(vec![
             "the development set has no usable sentence pairs or blocks of text".into(),
@@ -162,15 +175,61 @@ pub fn development_loss<M: Model>(model: &M, data: &dyn Corpus, config: &TrainCo
     })
 }
 
+/// What a rank has measured on its batches.
+#[derive(Default, Serialize, Deserialize)]
+struct Part {
+    /// Smoothed and plain loss of each batch.
+    losses: Vec<[f64; 2]>,
+    tokens: usize,
+    entropy: EntropyMean,
+    weights: WeightMean,
+}
+
+impl Part {
+    /// The parts of all ranks together.
+    fn of_all(self, ranks: &dyn Collective) -> Result<Self> {
+        let size = ranks.place().size;
+        if size == 1 {
+            return Ok(self);
+        }
+        // As bits: JSON has no numbers for what is not finite.
+        let losses: Vec<u64> = self.losses.iter().flatten().map(|loss| loss.to_bits()).collect();
+        let own = serde_json::to_vec(&(losses, Self { losses: Vec::new(), ..self }));
+        let all = ranks.gather(&own.expect("sums can be written as JSON"))?;
+        let mut together = Self::default();
+        let mut by_rank: Vec<Vec<u64>> = Vec::new();
+        for (rank, bytes) in all.iter().enumerate() {
+            let fault = |error: serde_json::Error| mae_engine::Error::Peer {
+                rank,
+                name: String::new(),
+                why: format!("it sent no validation: {error}"),
+            };
+            let (losses, part): (Vec<u64>, Self) = serde_json::from_slice(bytes).map_err(fault)?;
+            by_rank.push(losses);
+            together.tokens += part.tokens;
+            together.entropy.join(part.entropy);
+            together.weights.join(&part.weights);
+        }
+        let batches: usize = by_rank.iter().map(|losses| losses.len() / 2).sum();
+        let loss = |batch: usize, which: usize| {
+            by_rank[batch % size]
+                .get(2 * (batch / size) + which)
+                .map_or(f64::NAN, |&bits| f64::from_bits(bits))
+        };
+        together.losses = (0..batches).map(|batch| [loss(batch, 0), loss(batch, 1)]).collect();
+        Ok(together)
+    }
+}
+
 /// Sums over the gates of attentions.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct EntropyMean {
     /// By name.
     sums: std::collections::BTreeMap<String, GateSums>,
 }
 
 /// Sums over the gates of an attention.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct GateSums {
     /// Place of the attention in the model.
     place: usize,
@@ -191,6 +250,21 @@ impl EntropyMean {
             sums.entropy += entropy(gate);
             sums.rows += 1;
             sums.gates.iter_mut().zip(gate).for_each(|(sum, &g)| *sum += f64::from(g));
+        }
+    }
+
+    /// Adds the sums of another rank.
+    fn join(&mut self, other: Self) {
+        for (name, theirs) in other.sums {
+            match self.sums.entry(name) {
+                std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(theirs)),
+                std::collections::btree_map::Entry::Occupied(mut ours) => {
+                    let ours = ours.get_mut();
+                    ours.rows += theirs.rows;
+                    ours.entropy += theirs.entropy;
+                    ours.gates.iter_mut().zip(theirs.gates).for_each(|(sum, gate)| *sum += gate);
+                }
+            }
         }
     }
 
@@ -222,7 +296,7 @@ impl EntropyMean {
 }
 
 /// Mean and deviation of the head weights of all rows and attentions.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct WeightMean {
     count: usize,
     sum: f64,
@@ -238,6 +312,13 @@ impl WeightMean {
             self.sum += distance;
             self.squares += distance * distance;
         }
+    }
+
+    /// Adds the sums of another rank.
+    fn join(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares += other.squares;
     }
 
     fn found(&self) -> Option<HeadWeights> {

@@ -46,7 +46,7 @@ fn train(folder: &Path, config: &RunConfig, model: Translator, text: &ParallelDa
         validator: None,
         stop: &AtomicBool::new(false),
         writer: Writer::new().unwrap(),
-        lock: &lock,
+        lock: Some(&lock),
     };
     trainer.run(|_| {}).unwrap().0.model
 }

@@ -54,7 +54,7 @@ fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner
         validator: None,
         stop: &stop,
         writer: Writer::new().unwrap(),
-        lock: &lock,
+        lock: Some(&lock),
     };
     let mut epochs = Vec::new();
     let (learner, outcome) = trainer

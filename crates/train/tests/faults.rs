@@ -57,7 +57,7 @@ fn train_on(
         validator: None,
         stop: &stop,
         writer: Writer::new().unwrap(),
-        lock: &lock,
+        lock: Some(&lock),
     };
     trainer.run(|event| watch(event)).map(|(learner, _)| common::bits(&learner))
 }

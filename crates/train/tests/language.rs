@@ -79,7 +79,7 @@ fn train(
         validator: None,
         stop: &stop,
         writer: Writer::new().unwrap(),
-        lock: &lock,
+        lock: Some(&lock),
     };
     trainer.run(|event| watch(event, &stop))
 }

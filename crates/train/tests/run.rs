@@ -10,6 +10,7 @@ use mae_data::pairs::side_path;
 use mae_data::vocab::VocabOptions;
 use mae_data::{DatasetWriter, ParallelDataset, Vocab};
 use mae_engine::Device;
+use mae_engine::collective::Team;
 use mae_train::checkpoint::Resets;
 use mae_train::history::History;
 use mae_train::log::Event;
@@ -151,6 +152,7 @@ fn sets_in_memory_train_the_same_model() {
         bleu: None,
         stop: &AtomicBool::new(false),
         lock: None,
+        team: Team::alone(),
     };
     let mut updates = 0;
     let trained = session.train(recipe().config().unwrap(), &mut |event: &Event| {

@@ -17,7 +17,7 @@ use crate::data_arg::data_bin;
 use crate::device::DeviceArgs;
 use crate::exit::ExitCode;
 use crate::training::display::{Display, Output, progress_in_words};
-use crate::training::faults::name_flags;
+use crate::training::ranks::{self, RanksArgs};
 use crate::training::stop::Stop;
 
 const EXAMPLES: &str = "\
@@ -39,6 +39,11 @@ Examples:
 
   Train a language model on data of `mae preprocess --only-source`:
     mae train wiki-bin --recipe wikitext2-mae7 --save-dir runs/lm
+
+  Train with two processes, or on all GPUs of a machine (docs/distributed.md):
+    mpirun -n 2 mae train data-bin --recipe iwslt14-mae7 --save-dir runs/mae7
+    torchrun --no-python --nproc-per-node 8 mae train data-bin \\
+        --recipe wmt14-mae7 --save-dir runs/mae7
 
 A recipe is a TOML file with [model] and [train]. Flags override its keys; --set overrides any key.
 The recipe's architecture decides whether the model translates or is a language model.
@@ -101,6 +106,8 @@ pub struct Args {
     dry_run: bool,
     #[command(flatten)]
     flags: Flags,
+    #[command(flatten)]
+    ranks: RanksArgs,
     #[command(flatten)]
     resets: ResetFlags,
 }
@@ -167,16 +174,19 @@ fn train(args: &Args, recipe: Recipe, data: &Path) -> Result<ExitCode> {
         config.finetune_from_model.is_empty() || resets.names().is_empty(),
         "--finetune-from-model begins everything but the weights anew: leave --reset-* out"
     );
-    let device = args.device.open()?;
+    let launch = args.ranks.launch()?;
+    let device = args.device.open_for(launch.as_ref().map_or(0, |launch| launch.place.local_rank))?;
+    let team = ranks::team(launch.as_ref(), &device)?;
+    let place = team.place();
     let stop = Stop::new(args.stop_after)?;
     let is_endless = config.max_epoch == 0 && config.max_update == 0 && config.patience == 0;
-    if is_endless && args.stop_after.is_none() {
+    if is_endless && args.stop_after.is_none() && place.is_first() {
         eprintln!(
             "mae: no end is set (--max-epoch, --max-update, --patience, --stop-after): trains until Ctrl-C"
         );
     }
-    let _answering = stop.answer("finishing the update and saving the run".into());
-    let before = Progress::of(&args.save_dir)?;
+    let _answering = place.is_first().then(|| stop.answer("finishing the update and saving the run".into()));
+    let before = if place.is_first() { Progress::of(&args.save_dir)? } else { None };
     let output = if args.json { Output::Json } else { Output::Text };
     let mut display = Display::new(output).on_closed_pipe(stop.on_closed_pipe());
     let mut run = Run::new(data, recipe)
@@ -186,14 +196,24 @@ fn train(args: &Args, recipe: Recipe, data: &Path) -> Result<ExitCode> {
         .resets(resets)
         .bleu(validator::bleu)
         .stop(stop.flag())
-        .observer(&mut display);
+        .team(team);
+    if place.is_first() {
+        run = run.observer(&mut display);
+    }
     if let Some((source, target)) = args.source_lang.as_deref().zip(args.target_lang.as_deref()) {
         run = run.languages(source, target);
     }
     if let Some(folder) = &args.tensorboard_logdir {
         run = run.tensorboard(folder);
     }
-    let summary = run.train().map_err(name_flags)?;
+    let summary = match run.train() {
+        Ok(summary) => summary,
+        Err(error) => return ranks::failure(place, error),
+    };
+    if !place.is_first() {
+        let interrupted = summary.outcome == Outcome::Interrupted;
+        return Ok(if interrupted { stop.exit_code() } else { ExitCode::SUCCESS });
+    }
     let now = progress_in_words(summary.progress);
     match summary.outcome {
         Outcome::Interrupted => {

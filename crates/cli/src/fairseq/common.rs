@@ -125,7 +125,7 @@ pub const DATA: &[Row] = &[
 pub const PROCESSES: &[Row] = &[
     (
         "--distributed-world-size --distributed-num-procs --nprocs-per-node",
-        Only("1", "1: one process computes on one device; --update-freq K is what K devices do"),
+        Only("1", "1: mpirun, srun or torchrun start several processes, and only of `mae train`"),
     ),
     ("--zero-sharding", Only("none", "none: one device holds everything")),
     (

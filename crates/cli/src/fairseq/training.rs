@@ -14,6 +14,7 @@ pub const TRAIN: &[Row] = &[
         "--task --log-interval --tensorboard-logdir --valid-subset --tokens-per-sample --sample-break-mode",
         Same,
     ),
+    ("--distributed-world-size --distributed-rank --distributed-init-method", Same),
     ("--batch-size --required-batch-size-multiple", Same),
     ("--max-epoch --max-update --clip-norm --weight-decay --label-smoothing --momentum", Same),
     ("--warmup-updates --warmup-init-lr --lr-period-updates --t-mult --lr-shrink --max-lr", Same),

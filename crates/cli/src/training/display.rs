@@ -83,8 +83,10 @@ fn introduction(start: &Start) -> String {
         trained if trained == *parameters => String::new(),
         trained => format!(" ({trained} of them trained)"),
     };
+    let ranks = start.ranks.as_ref().map_or(String::new(), |ranks| format!("\n{ranks}; this is the first:"));
     format!(
-        "{architecture}: {system}, {heads} heads{experts} per attention\n{parameters} parameters{trained}, {data}\n{device}"
+        "{architecture}: {system}, {heads} heads{experts} per attention\n{parameters} parameters{trained}, {data}{ranks}\n\
+         {device}"
     )
 }
 

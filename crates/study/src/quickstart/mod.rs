@@ -22,6 +22,7 @@ use mae_data::grammar::{self, two_tasks};
 use mae_data::vocab::VocabOptions;
 use mae_data::{ParallelDataset, Vocab};
 use mae_engine::Device;
+use mae_engine::collective::Team;
 use mae_eval::bleu::{BleuConfig, BleuStats, Tokenizer, exact_match};
 use mae_eval::gates::summarise;
 use mae_model::ExpertMode;
@@ -224,6 +225,7 @@ impl Quickstart {
             bleu: None,
             stop: &AtomicBool::new(false),
             lock: None,
+            team: Team::alone(),
         };
         let Trained { model, .. } = session.train(config, observer)?;
         let options = SearchOptions { max_len_a: 2.0, max_len_b: 10, ..SearchOptions::default() };

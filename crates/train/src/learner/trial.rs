@@ -4,7 +4,7 @@ use mae_data::PackedBatch;
 use mae_engine::Rng;
 use mae_model::{Config, Model, groups};
 
-use super::Learner;
+use super::{First, Learner};
 use crate::Result;
 use crate::plan::step_kinds;
 
@@ -24,7 +24,7 @@ impl<M: Model> Learner<M> {
         let passes = if device.is_gpu() { 2 } else { 1 };
         for &kind in kinds {
             for _ in 0..passes {
-                self.batch_pass(batch, kind, true, rng, weight)?;
+                self.one_pass(batch, (kind, First::Yes), rng, weight)?;
                 device.wait()?;
             }
         }

@@ -29,6 +29,7 @@ use std::sync::atomic::AtomicBool;
 
 use mae_data::files::FolderLock;
 use mae_engine::Device;
+use mae_engine::collective::{Ending, Team};
 use mae_model::folder::Task;
 
 pub use self::material::{DataSize, MakeBleu, Material, Pairs, Sets, Text, VALID};
@@ -90,6 +91,7 @@ pub struct Run<'a> {
     stop: Option<&'a AtomicBool>,
     lock: Option<&'a FolderLock>,
     observer: Option<&'a mut dyn Observer>,
+    team: Team,
 }
 
 impl<'a> Run<'a> {
@@ -108,6 +110,7 @@ impl<'a> Run<'a> {
             stop: None,
             lock: None,
             observer: None,
+            team: Team::alone(),
         }
     }
 
@@ -175,6 +178,14 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// Sets the processes that train the model together. Each of them makes the same run; the first one logs and saves. When
+    /// the run ends, they part.
+    #[must_use]
+    pub fn team(mut self, team: Team) -> Self {
+        self.team = team;
+        self
+    }
+
     /// Sets what sees the events of the run.
     #[must_use]
     pub fn observer(mut self, observer: &'a mut dyn Observer) -> Self {
@@ -184,10 +195,16 @@ impl<'a> Run<'a> {
 
     /// Trains to the end, or until it is stopped.
     pub fn train(self) -> Result<RunSummary> {
-        match self.recipe.task() {
+        let team = self.team.clone();
+        let trained = match self.recipe.task() {
             Task::Translation => self.train_on::<Pairs>(),
             Task::LanguageModeling => self.train_on::<Text>(),
+        };
+        match &trained {
+            Ok(_) => team.host().leave(Ending::Finished),
+            Err(error) => team.host().leave(Ending::Failed(&error.to_string())),
         }
+        trained
     }
 
     fn train_on<D: Material>(self) -> Result<RunSummary> {
@@ -206,6 +223,7 @@ impl<'a> Run<'a> {
             bleu: self.bleu,
             stop: self.stop.unwrap_or(&never),
             lock: self.lock,
+            team: self.team,
         };
         Ok(session.train(config, self.observer.unwrap_or(&mut silent))?.summary)
     }

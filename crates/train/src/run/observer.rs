@@ -57,6 +57,8 @@ pub struct Start {
     pub has_development_set: bool,
     /// Device that computes, in words.
     pub device: String,
+    /// Processes that train together, in words; `None` for one.
+    pub ranks: Option<String>,
     /// True if the device is a GPU.
     pub on_gpu: bool,
     /// Progress of the run so far, if it resumes.

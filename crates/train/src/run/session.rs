@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use mae_data::files::FolderLock;
 use mae_engine::Device;
+use mae_engine::collective::Team;
 use mae_model::{Config, Model, groups};
 
 use super::{MakeBleu, Material, Observer, Progress, RunSummary, Start};
@@ -32,6 +33,8 @@ pub struct Session<'a, D> {
     pub stop: &'a AtomicBool,
     /// Lock of the folder, if the caller holds it; otherwise the run takes it.
     pub lock: Option<&'a FolderLock>,
+    /// Processes that train the model together.
+    pub team: Team,
 }
 
 /// A trained model and the summary of its run.
@@ -49,14 +52,15 @@ impl<D: Material> Session<'_, D> {
         config: RunConfig<<D::Model as Model>::Config>,
         observer: &mut dyn Observer,
     ) -> Result<Trained<D::Model>> {
-        let own = if self.lock.is_none() { Some(FolderLock::take(self.folder)?) } else { None };
-        let lock = self.lock.or(own.as_ref()).expect("the lock is the caller's or our own");
+        let is_first = self.team.place().is_first();
+        let own = if self.lock.is_none() && is_first { Some(FolderLock::take(self.folder)?) } else { None };
+        let lock = self.lock.or(own.as_ref());
         let model = self.material.model(&config.model, self.device, config.train.seed)?;
         let start = self.start(&config, &model)?;
         observer.started(&start);
         let (train, valid) = self.material.corpora();
         let trainer = Trainer {
-            learner: Learner::new(model, &config.train),
+            learner: Learner::new(model, &config.train).among(self.team.clone()),
             train,
             valid,
             text: self.material.text(),
@@ -72,9 +76,13 @@ impl<D: Material> Session<'_, D> {
         };
         let (learner, outcome) = trainer.run(|event| observer.event(event))?;
         let best = self.folder.join(artifacts::BEST);
+        let progress = match is_first {
+            true => Progress::of(self.folder)?.unwrap_or_default(),
+            false => Progress { epochs: 0, updates: learner.counters().updates },
+        };
         let summary = RunSummary {
             outcome,
-            progress: Progress::of(self.folder)?.unwrap_or_default(),
+            progress,
             parameters: start.parameters,
             trained_parameters: start.trained_parameters,
             model: if best.exists() { best } else { self.folder.join(artifacts::LAST) },
@@ -97,7 +105,8 @@ impl<D: Material> Session<'_, D> {
             has_development_set: self.material.corpora().1.is_some(),
             device: self.device.describe(),
             on_gpu: self.device.is_gpu(),
-            resumed: Progress::of(self.folder)?,
+            ranks: self.team.describe(),
+            resumed: if self.team.place().is_first() { Progress::of(self.folder)? } else { None },
         })
     }
 }

@@ -9,10 +9,12 @@ use mae_model::{Config, Model, init};
 use super::Trainer;
 use crate::checkpoint::{self, RunState};
 use crate::config::{GateInit, TrainConfig};
+use crate::error::CheckpointFault;
 use crate::kept::KeptKind;
 use crate::log::{Event, JsonLog};
+use crate::ranks::Identity;
 use crate::tensorboard::TensorBoard;
-use crate::{Result, artifacts, finetune, kept};
+use crate::{Error, Result, artifacts, finetune, kept, ranks};
 
 /// Keys of `[train]` that decide what a validation measures: scores from before and after a change do not compare.
 const OF_SCORES: [&str; 5] =
@@ -51,8 +53,30 @@ pub(super) struct Beginning {
 }
 
 impl<M: Model> Trainer<'_, M> {
-    /// Loads what the run begins with and checks it. Nothing is written.
+    /// Loads what the run begins with and checks it. Nothing is written. Rank 0 loads, and gives it to the others.
     pub(super) fn begin(&mut self) -> Result<Beginning> {
+        let team = self.learner.team().clone();
+        if team.place().is_alone() {
+            return self.load();
+        }
+        let device = self.learner.model.params().device();
+        Identity::new(&self.config, device, self.train, self.valid, &self.text).check(&team)?;
+        let loaded = if team.place().is_first() { Some(self.load()?) } else { None };
+        let own = loaded.as_ref().map(|loaded| serde_json::to_vec(&loaded.state));
+        let own = own.transpose().expect("a state can always be written as JSON").unwrap_or_default();
+        let state = ranks::from_first(team.host(), own)?;
+        self.learner.share()?;
+        if let Some(loaded) = loaded {
+            return Ok(loaded);
+        }
+        let fault = |error: serde_json::Error| CheckpointFault::DamagedState(error.to_string());
+        let state: RunState = serde_json::from_slice(&state)
+            .map_err(|error| Error::Checkpoint { path: self.folder.clone(), fault: fault(error) })?;
+        self.learner.set_counters(state.counters);
+        Ok(Beginning { state, events: Vec::new(), outdated: Vec::new() })
+    }
+
+    fn load(&mut self) -> Result<Beginning> {
         let train = toml::to_string(&self.config.train).expect("configurations can be written as TOML");
         checkpoint::check_dictionaries(&self.folder, &self.text)?;
         let Some(mut state) = checkpoint::load_last(&self.folder, &mut self.learner, self.resets)? else {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use mae_data::files::FolderLock;
 use mae_model::{Config, Model};
 
 use super::Trainer;
@@ -9,7 +10,8 @@ use crate::checkpoint::{RunState, Snapshot};
 use crate::config::Metric;
 use crate::diagnosis::{Diagnosis, Divergence};
 use crate::log::Event;
-use crate::validate::development_loss;
+use crate::ranks;
+use crate::validate::development_loss_among;
 use crate::{Error, Result, artifacts, kept};
 
 impl<M: Model> Trainer<'_, M> {
@@ -21,12 +23,16 @@ impl<M: Model> Trainer<'_, M> {
         let Some(valid) = self.valid else { return Ok(()) };
         let model = &self.learner.model;
         let train = &self.config.train;
-        let mut validation = development_loss(model, valid, train)?;
+        let ranks = self.learner.team().host();
+        let mut validation = development_loss_among(ranks, model, valid, train)?;
         if !validation.loss.is_finite() || !validation.nll_loss.is_finite() {
             return Err(Error::Diverged(Divergence::of_validation(validation.loss, state.counters.updates)));
         }
         if let Some(validator) = &mut self.validator {
-            validation.bleu = Some(validator.bleu(model).map_err(Error::Validator)?);
+            let own =
+                if ranks.place().is_first() { validator.bleu(model).map_err(Error::Validator)? } else { 0.0 };
+            let bytes = ranks::from_first(ranks, own.to_le_bytes().to_vec())?;
+            validation.bleu = bytes.try_into().ok().map(f64::from_le_bytes);
         }
         let (metric, keep) = (train.best_checkpoint_metric, train.keep_best_checkpoints);
         let value = match metric {
@@ -50,7 +56,7 @@ impl<M: Model> Trainer<'_, M> {
             validation.gate_gnorm = state.gate_norm;
         }
         tell(Event::Valid(validation))?;
-        if !is_best && keep == 0 {
+        if !self.is_first() || (!is_best && keep == 0) {
             return Ok(());
         }
         let snapshot = self.writer.snapshot(&self.learner.model)?;
@@ -72,6 +78,9 @@ impl<M: Model> Trainer<'_, M> {
         state: &RunState,
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
+        if !self.is_first() {
+            return Ok(());
+        }
         let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, state)?;
         self.write(snapshot, artifacts::LAST, state, tell)
     }
@@ -83,7 +92,10 @@ impl<M: Model> Trainer<'_, M> {
         count: usize,
         prune: fn(&Path, usize) -> Result<()>,
     ) -> Result<()> {
-        self.lock.check()?;
+        if !self.is_first() {
+            return Ok(());
+        }
+        self.lock.map_or(Ok(()), FolderLock::check)?;
         let snapshot = self.writer.snapshot(&self.learner.model)?;
         let (folder, text) = (self.folder.clone(), self.text.clone());
         self.writer.hand_over(move || {
@@ -94,6 +106,9 @@ impl<M: Model> Trainer<'_, M> {
 
     /// Saves the state before an update that failed, beside `checkpoint_last`, with a report about it.
     pub(super) fn save_before(&mut self, mut diagnosis: Diagnosis, state: RunState) -> Result<Diagnosis> {
+        if !self.is_first() {
+            return Ok(diagnosis);
+        }
         self.writer.finish()?;
         let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, &state)?;
         let saved = match snapshot.write(&self.folder, artifacts::NOT_FINITE, &self.text) {
@@ -116,7 +131,7 @@ impl<M: Model> Trainer<'_, M> {
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
         self.learner.model.params().device().check()?;
-        self.lock.check()?;
+        self.lock.map_or(Ok(()), FolderLock::check)?;
         tell(Event::Saved { folder: self.folder.join(name), num_updates: state.counters.updates })?;
         let (folder, text) = (self.folder.clone(), self.text.clone());
         self.writer.hand_over(move || snapshot.write(&folder, name, &text).map(|_| ()))

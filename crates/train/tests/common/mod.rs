@@ -76,7 +76,7 @@ pub fn train(
         validator: None,
         stop: &stop,
         writer: Writer::new().unwrap(),
-        lock: &lock,
+        lock: Some(&lock),
     };
     trainer.run(|event| watch(event, &stop))
 }

@@ -9,7 +9,7 @@ use mae_engine::cpu::gemm;
 use mae_engine::cuda::profile::OpTime;
 use mae_model::{Config, Model};
 use mae_train::plan::{Steps, step_kinds};
-use mae_train::{Learner, TrainConfig};
+use mae_train::{Learner, Share, TrainConfig};
 
 use super::measurement::{Measurement, gib, report};
 use super::peer::{Flags, Output};
@@ -163,9 +163,10 @@ struct Round {
 /// Times one step on every batch.
 fn time<M: Model>(learner: &mut Learner<M>, data: &[PackedBatch], step: &str) -> Result<Timed> {
     gemm::meter_reset();
+    let shares: Vec<Share> = data.iter().map(|batch| Share::whole(vec![batch.clone()])).collect();
     let begun = Instant::now();
     let mut last = None;
-    for batch in data.chunks(1) {
+    for batch in &shares {
         match step {
             "G" => learner.gate_update(batch)?,
             "joint" => last = Some(learner.update(batch, Steps::Joint, 1)?),
