@@ -148,7 +148,7 @@ fn what_is_not_there_is_answered() {
         ("mae train bin --user-dir plug", "docs/library.md"),
         ("mae train bin --optimizer sgd", "adam"),
         ("mae train bin --lr-scheduler fixed", "inverse_sqrt and cosine"),
-        ("mae train bin --distributed-world-size 8", "--update-freq"),
+        ("mae generate bin --path a --distributed-world-size 8", "only of `mae train`"),
         ("mae train bin --restore-file other/checkpoint5.pt", "--finetune-from-model"),
         ("mae train bin --criterion adaptive_loss", "label_smoothed_cross_entropy"),
         ("fairseq-train bin --arch fconv --lr-scheduler inverse_sqrt", "transformer_iwslt_de_en"),

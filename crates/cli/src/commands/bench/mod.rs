@@ -1,7 +1,6 @@
 //! `mae bench`: speed of training and translation on this machine, beside a peer in the same run.
 
-use crate::exit::ExitCode;
-
+mod allreduce;
 mod decode;
 mod measurement;
 mod peer;
@@ -10,6 +9,8 @@ mod shapes;
 mod steps;
 mod train;
 mod train_lm;
+
+use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +24,10 @@ Examples:
     mae bench decode --threads 2
 
   Measure a running server:
-    mae bench serve --pair de-en --source test.de --rates 5,10,20";
+    mae bench serve --pair de-en --source test.de --rates 5,10,20
+
+  Measure the sum of gradients over two processes:
+    mpirun -n 2 mae bench allreduce --device cpu";
 
 /// Measure the speed of training and translation on random data of realistic lengths.
 #[derive(clap::Args)]
@@ -39,6 +43,7 @@ enum What {
     TrainLm(train_lm::Args),
     Decode(decode::Args),
     Serve(serve::Args),
+    Allreduce(allreduce::Args),
 }
 
 /// Runs the command.
@@ -48,6 +53,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         What::TrainLm(args) => train_lm::run(args)?,
         What::Decode(args) => decode::run(args)?,
         What::Serve(args) => serve::run(&args)?,
+        What::Allreduce(args) => allreduce::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use mae_data::PackedBatch;
 use mae_engine::Device;
+use mae_engine::collective::Team;
 use mae_engine::cpu::gemm;
 use mae_engine::cuda::profile::OpTime;
 use mae_model::{Config, Model};
@@ -65,12 +66,14 @@ impl<'a> Bench<'a> {
     pub fn measure<M: Model>(
         &self,
         variant: &str,
-        mut learner: Learner<M>,
+        learner: Learner<M>,
         data: &[PackedBatch],
         tflop: f64,
         mut flags: Flags,
     ) -> Result<()> {
         let Self { timing, device, product_peak, .. } = self;
+        // With MAE_COLLECTIVE=nccl, sums of one rank are measured, too.
+        let mut learner = learner.among(Team::alone().with_device(device)?);
         let name = if device.is_gpu() { "cuda" } else { "cpu" };
         flags.extend([
             ("variant", variant.to_owned()),
@@ -195,7 +198,7 @@ fn print_profile(variant: &str, step: &str, times: &[OpTime]) {
 }
 
 /// Median of the values.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }

@@ -67,13 +67,14 @@ unsafe impl<H> Send for Functions<H> {}
 // SAFETY: as above.
 unsafe impl<H> Sync for Functions<H> {}
 
-/// Folders that are searched after the system's own: that of MAE_MPI_LIBS (separated by colons), and those beside the
-/// launchers in PATH.
+/// Folders that are searched after the system's own: those of MAE_MPI_LIBS (separated by colons), and those beside the
+/// launcher, which is the parent of this process or in PATH.
 fn folders() -> Vec<PathBuf> {
     let listed = std::env::var_os("MAE_MPI_LIBS");
     let mut folders: Vec<PathBuf> = listed.iter().flat_map(std::env::split_paths).collect();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    for bin in std::env::split_paths(&path).filter(|bin| bin.join("mpiexec").exists()) {
+    let launchers = std::env::split_paths(&path).filter(|bin| bin.join("mpiexec").exists());
+    for bin in parent_folder().into_iter().chain(launchers) {
         if let Some(root) = bin.parent() {
             folders.extend(["lib", "lib64"].map(|name| root.join(name)));
         }
@@ -88,6 +89,18 @@ fn folders() -> Vec<PathBuf> {
         .map(PathBuf::from),
     );
     folders
+}
+
+/// Folder of the program that has started this one.
+#[cfg(unix)]
+fn parent_folder() -> Option<PathBuf> {
+    let parent = std::fs::read_link(format!("/proc/{}/exe", std::os::unix::process::parent_id())).ok()?;
+    parent.parent().map(Path::to_owned)
+}
+
+#[cfg(not(unix))]
+fn parent_folder() -> Option<PathBuf> {
+    None
 }
 
 /// Opens a library for good.
