@@ -1,6 +1,7 @@
 //! Shared CPU code: matrix products, parallel row loops with fixed order of sums, vectorised exponentials.
 
 pub mod gemm;
+pub mod int8;
 pub(crate) mod math;
 
 use rayon::prelude::*;

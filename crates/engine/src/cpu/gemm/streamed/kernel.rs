@@ -108,8 +108,10 @@ unsafe fn block<L: Lanes, W: Weight, const M: usize>(part: &Part<'_, W>, row: us
         let mut sums = [[L::zero(); GROUP]; M];
         for at in (0..whole).step_by(LANES) {
             let w = w.map(|w| {
-                // The same place two groups later.
-                L::prefetch(w.add(at).wrapping_add(2 * GROUP * k).cast());
+                // The same place two groups later; the first rows bring W into the cache for the others.
+                if row == part.rows.start {
+                    L::prefetch(w.add(at).wrapping_add(2 * GROUP * k).cast());
+                }
                 W::load::<L>(w.add(at))
             });
             for (i, sums) in sums.iter_mut().enumerate() {
@@ -131,6 +133,10 @@ unsafe fn block<L: Lanes, W: Weight, const M: usize>(part: &Part<'_, W>, row: us
         for (i, (sums, tails)) in sums.into_iter().zip(tails).enumerate() {
             let sums = L::sums(sums);
             let y = part.y.0.add((row + i) * part.n + col);
+            if cols == GROUP && whole == k {
+                y.cast::<[f32; GROUP]>().write_unaligned(sums);
+                continue;
+            }
             for c in 0..cols {
                 *y.add(c) = if whole < k { sums[c] + tails[c] } else { sums[c] };
             }

@@ -1,0 +1,251 @@
+//! Matrices of 8-bit integers, and products with them, as CTranslate2 computes them.
+//!
+//! A row of W is whole numbers from −127 to 127 times a scale, the row's largest magnitude over 127. A product
+//! `Y = X·Wᵀ` rounds each row of X in the same way and sums whole numbers, without error:
+//! `y = (Σ x·w)·(scale of x · scale of w)`. So a row of Y depends on its row of X and on W only, and all kernels give
+//! the same bits: AVX-512 VNNI, AVX2 and plain Rust.
+
+mod kernel;
+mod quantise;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use rayon::prelude::*;
+
+pub use quantise::quantise_row;
+
+/// Columns of Y, rows of W, that lie together.
+const PANEL: usize = 64;
+/// Values of a row that are multiplied at a time, and that lie side by side.
+const STEP: usize = 4;
+/// Rows of W in a [`Line`].
+const LANES: usize = 16;
+/// Rows are padded with zeros to a multiple of this.
+const DEPTH: usize = 64;
+/// Added to each value of X, which makes it a number without a sign.
+const SHIFT: i32 = 128;
+/// Products below this number of multiplications are not worth a second thread.
+const SMALL: usize = 1 << 20;
+/// Tasks per thread that even out threads of unequal speed.
+const TASKS_PER_THREAD: usize = 2;
+
+/// Four values of 16 rows: a cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([[i8; STEP]; LANES]);
+
+/// A matrix of 8-bit integers with a scale for each row.
+#[derive(Clone)]
+pub struct Int8Matrix {
+    rows: usize,
+    cols: usize,
+    /// For each panel of 64 rows and each step of four columns, four lines.
+    lines: Vec<Line>,
+    /// Of each row, up to a multiple of 64.
+    scales: Vec<f32>,
+    /// 128·Σw of each row: what the shift of X adds to a sum.
+    surplus: Vec<i32>,
+}
+
+impl Int8Matrix {
+    /// Zeros.
+    pub fn zeros([rows, cols]: [usize; 2]) -> Self {
+        let panels = rows.div_ceil(PANEL);
+        let lines = panels * PANEL / LANES * cols.next_multiple_of(DEPTH) / STEP;
+        let zero = Line([[0; STEP]; LANES]);
+        let (scales, surplus) = (vec![0.0; panels * PANEL], vec![0; panels * PANEL]);
+        Self { rows, cols, lines: vec![zero; lines], scales, surplus }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Values per row.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Values per row with padding.
+    fn depth(&self) -> usize {
+        self.cols.next_multiple_of(DEPTH)
+    }
+
+    /// Lines of a panel.
+    fn panel_lines(&self) -> usize {
+        self.depth() / STEP * (PANEL / LANES)
+    }
+
+    /// Rounds rows of numbers, from row `first` on.
+    pub fn set(&mut self, first: usize, values: &[f32]) {
+        let mut rounded = vec![0; self.cols];
+        for (i, values) in values.chunks_exact(self.cols).enumerate() {
+            let scale = quantise_row(values, &mut rounded);
+            self.set_row(first + i, &rounded, scale);
+        }
+    }
+
+    /// Sets rows, from row `first` on, to whole numbers from −127 to 127 and their scales.
+    pub fn set_rounded(&mut self, first: usize, values: &[i8], scales: &[f32]) {
+        for (i, (values, &scale)) in values.chunks_exact(self.cols).zip(scales).enumerate() {
+            self.set_row(first + i, values, scale);
+        }
+    }
+
+    fn set_row(&mut self, row: usize, values: &[i8], scale: f32) {
+        let panel = row / PANEL * self.panel_lines();
+        let (line, lane) = (row % PANEL / LANES, row % LANES);
+        for (step, values) in values.chunks(STEP).enumerate() {
+            self.lines[panel + step * (PANEL / LANES) + line].0[lane][..values.len()].copy_from_slice(values);
+        }
+        self.scales[row] = scale;
+        self.surplus[row] = SHIFT * values.iter().map(|&v| i32::from(v)).sum::<i32>();
+    }
+
+    /// Whole numbers of a row, and their scale.
+    pub fn rounded(&self, row: usize, values: &mut [i8]) -> f32 {
+        assert!(row < self.rows && values.len() == self.cols, "row {row} of {}x{}", self.rows, self.cols);
+        let panel = row / PANEL * self.panel_lines();
+        let (line, lane) = (row % PANEL / LANES, row % LANES);
+        for (step, values) in values.chunks_mut(STEP).enumerate() {
+            let stored = &self.lines[panel + step * (PANEL / LANES) + line].0[lane];
+            values.copy_from_slice(&stored[..values.len()]);
+        }
+        self.scales[row]
+    }
+
+    /// The numbers of a row.
+    pub fn row(&self, row: usize, values: &mut [f32]) {
+        let mut rounded = vec![0; self.cols];
+        let scale = self.rounded(row, &mut rounded);
+        values.iter_mut().zip(rounded).for_each(|(value, whole)| *value = f32::from(whole) * scale);
+    }
+
+    /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.
+    pub fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
+        self.product_by(fastest(), m, x, y);
+    }
+
+    fn product_by(&self, kernel: Kernel, m: usize, x: &[f32], y: &mut [f32]) {
+        let (n, k) = (self.rows, self.cols);
+        assert!(x.len() == m * k && y.len() == m * n, "int8 product of {m}x{n}x{k}");
+        if m == 0 || n == 0 {
+            return;
+        }
+        let (mut rounded, mut scales) = ROUNDED.take();
+        rounded.resize(rounded.len().max(m * self.depth()), 0);
+        scales.resize(scales.len().max(m), 0.0);
+        quantise::quantise_shifted(x, k, &mut rounded[..m * self.depth()], &mut scales[..m]);
+        let (x, y) = (Activations { values: &rounded, scales: &scales }, Output(y.as_mut_ptr()));
+        let panels = n.div_ceil(PANEL);
+        let [row_step, panel_step] = steps([m, panels, k], rayon::current_num_threads());
+        let across = panels.div_ceil(panel_step);
+        let compute = |task: usize| {
+            let (row, panel) = (task / across * row_step, task % across * panel_step);
+            let rows = row..m.min(row + row_step);
+            let panels = panel..panels.min(panel + panel_step);
+            // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
+            // parts lie inside Y and do not overlap.
+            unsafe { kernel(&Part { x: &x, w: self, rows, panels, y }) };
+        };
+        match m.div_ceil(row_step) * across {
+            1 => compute(0),
+            tasks => (0..tasks).into_par_iter().with_max_len(1).for_each(compute),
+        }
+        ROUNDED.set((rounded, scales));
+    }
+}
+
+thread_local! {
+    /// Rounded rows and their scales, which keep their memory from product to product.
+    static ROUNDED: Cell<(Vec<u8>, Vec<f32>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
+
+/// Rows and panels of a task.
+fn steps([m, panels, k]: [usize; 3], threads: usize) -> [usize; 2] {
+    if threads == 1 || m * panels * PANEL * k < SMALL {
+        return [m, panels];
+    }
+    let wanted = threads * TASKS_PER_THREAD;
+    let panel_step = panels.div_ceil(wanted);
+    let down = (wanted / panels.div_ceil(panel_step)).max(1);
+    let row_step = m.div_ceil(down).next_multiple_of(kernel::MAX_ROWS).max(4 * kernel::MAX_ROWS);
+    [row_step.min(m), panel_step]
+}
+
+/// X, rounded and shifted, with the scale of each row.
+struct Activations<'a> {
+    /// Rows of [`Int8Matrix::depth`] values.
+    values: &'a [u8],
+    scales: &'a [f32],
+}
+
+/// A part of Y: some of its rows, and the columns of some panels.
+struct Part<'a> {
+    x: &'a Activations<'a>,
+    w: &'a Int8Matrix,
+    rows: Range<usize>,
+    panels: Range<usize>,
+    y: Output,
+}
+
+/// Y, whose parts are written by several threads.
+#[derive(Clone, Copy)]
+struct Output(*mut f32);
+
+// SAFETY: `product_by` gives out disjoint parts, and only the kernel that owns a part writes to it.
+unsafe impl Send for Output {}
+// SAFETY: as above.
+unsafe impl Sync for Output {}
+
+impl Part<'_> {
+    /// Shifted values of a row of X.
+    fn x(&self, row: usize) -> &[u8] {
+        let depth = self.w.depth();
+        &self.x.values[row * depth..(row + 1) * depth]
+    }
+
+    /// Columns of a panel that Y has.
+    fn cols(&self, panel: usize) -> usize {
+        PANEL.min(self.w.rows - panel * PANEL)
+    }
+
+    /// Address of the first value of a row of Y in a panel.
+    ///
+    /// # Safety
+    ///
+    /// Row and panel belong to the part.
+    unsafe fn y(&self, row: usize, panel: usize) -> *mut f32 {
+        // SAFETY: parts lie inside Y.
+        unsafe { self.y.0.add(row * self.w.rows + panel * PANEL) }
+    }
+}
+
+/// Computes a part. Unsafe because the processor must have its instructions.
+type Kernel = unsafe fn(&Part<'_>);
+
+/// All kernels of this processor, the fastest first.
+fn kernels() -> Vec<(&'static str, Kernel)> {
+    let mut all: Vec<(&'static str, Kernel)> = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    all.extend(x86::kernels());
+    all.push(("plain Rust", kernel::portable));
+    all
+}
+
+fn fastest() -> Kernel {
+    static FASTEST: OnceLock<Kernel> = OnceLock::new();
+    *FASTEST.get_or_init(|| kernels()[0].1)
+}
+
+/// The instructions of products of 8-bit integers, in words.
+pub fn instructions() -> &'static str {
+    kernels()[0].0
+}

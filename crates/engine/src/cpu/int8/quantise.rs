@@ -1,0 +1,66 @@
+//! Rounding of rows to whole numbers from −127 to 127.
+
+use rayon::prelude::*;
+
+use super::{DEPTH, SHIFT};
+use crate::cpu::vectorised;
+
+const LARGEST: f32 = 127.0;
+/// Values that are rounded by one thread.
+const SERIAL: usize = 1 << 16;
+
+/// Rounds a row; returns its scale, by which the whole numbers are multiplied to get the row back. The scale of a row
+/// with a value that is not finite is not a number.
+pub fn quantise_row(row: &[f32], rounded: &mut [i8]) -> f32 {
+    vectorised(
+        #[inline(always)]
+        || {
+            let (factor, scale) = scales(row);
+            for (whole, value) in rounded.iter_mut().zip(row) {
+                *whole = (value * factor).round_ties_even() as i8;
+            }
+            scale
+        },
+    )
+}
+
+/// Factor that makes values whole numbers, and the scale that undoes it.
+#[inline(always)]
+fn scales(row: &[f32]) -> (f32, f32) {
+    let (mut largest, mut finite) = ([0f32; 16], [0f32; 16]);
+    let chunks = row.chunks_exact(16);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for ((largest, finite), value) in largest.iter_mut().zip(&mut finite).zip(chunk) {
+            *largest = if value.abs() > *largest { value.abs() } else { *largest };
+            // 0, or not a number.
+            *finite += value * 0.0;
+        }
+    }
+    let finite: f32 = finite.iter().sum::<f32>() + rest.iter().map(|value| value * 0.0).sum::<f32>();
+    let largest = rest.iter().chain(&largest).fold(0f32, |largest, value| largest.max(value.abs())) + finite;
+    if largest == 0.0 { (0.0, 0.0) } else { (LARGEST / largest, largest / LARGEST) }
+}
+
+/// Rounds and shifts rows of `k` values, each padded to a multiple of 64; the padding holds anything.
+pub(super) fn quantise_shifted(x: &[f32], k: usize, rounded: &mut [u8], scales_of_rows: &mut [f32]) {
+    let depth = k.next_multiple_of(DEPTH);
+    let round = |((row, rounded), scale_of_row): ((&[f32], &mut [u8]), &mut f32)| {
+        vectorised(
+            #[inline(always)]
+            || {
+                let (factor, scale) = scales(row);
+                for (whole, value) in rounded.iter_mut().zip(row) {
+                    *whole = ((value * factor).round_ties_even() as i32 + SHIFT) as u8;
+                }
+                *scale_of_row = scale;
+            },
+        )
+    };
+    if x.len() < SERIAL {
+        x.chunks_exact(k).zip(rounded.chunks_exact_mut(depth)).zip(scales_of_rows).for_each(round);
+    } else {
+        let rows = x.par_chunks_exact(k).zip(rounded.par_chunks_exact_mut(depth)).zip(scales_of_rows);
+        rows.with_min_len(SERIAL / 4 / k.max(1)).for_each(round);
+    }
+}

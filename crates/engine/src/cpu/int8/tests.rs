@@ -1,0 +1,126 @@
+//! Every kernel of this machine against sums of whole numbers, and products against those of numbers.
+
+use super::*;
+use crate::Rng;
+
+fn random(seed: u64, len: usize) -> Vec<f32> {
+    let stream = Rng::new(seed, 0).stream(0);
+    (0..len as u32).map(|i| stream.normal(i, 0)).collect()
+}
+
+fn matrix(values: &[f32], shape: [usize; 2]) -> Int8Matrix {
+    let mut matrix = Int8Matrix::zeros(shape);
+    matrix.set(0, values);
+    matrix
+}
+
+/// Whole numbers of a row.
+fn rounded(row: &[f32]) -> (Vec<i32>, f32) {
+    let mut whole = vec![0; row.len()];
+    let scale = quantise_row(row, &mut whole);
+    (whole.into_iter().map(i32::from).collect(), scale)
+}
+
+#[test]
+fn all_kernels_give_the_same_whole_numbers() {
+    for [m, n, k] in [[1, 1, 1], [5, 67, 15], [7, 64, 64], [13, 131, 70], [3, 6, 512], [2, 65, 1024]] {
+        let (x, w) = (random(1, m * k), random(2, n * k));
+        let matrix = matrix(&w, [n, k]);
+        let mut want = Vec::new();
+        for x in x.chunks_exact(k) {
+            let (x, x_scale) = rounded(x);
+            for w in w.chunks_exact(k) {
+                let (w, w_scale) = rounded(w);
+                let sum: i32 = x.iter().zip(&w).map(|(x, w)| x * w).sum();
+                want.push(sum as f32 * (x_scale * w_scale));
+            }
+        }
+        for (name, kernel) in kernels() {
+            let mut y = vec![f32::NAN; m * n];
+            matrix.product_by(kernel, m, &x, &mut y);
+            assert_eq!(y, want, "{name}, {m}x{n}x{k}");
+        }
+    }
+}
+
+/// The largest values of either sign everywhere: sums of pairs reach 32,258 of the 32,767 that 16 bits hold.
+#[test]
+fn nothing_saturates() {
+    let (n, k) = (66, 4096);
+    for (x_sign, w_sign) in [(1.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0)] {
+        let matrix = matrix(&vec![w_sign; n * k], [n, k]);
+        for (name, kernel) in kernels() {
+            let mut y = vec![0.0; n];
+            matrix.product_by(kernel, 1, &vec![x_sign * 2.0; k], &mut y);
+            let want = (127 * 127 * k) as f32 * x_sign * w_sign * ((2.0 / 127.0) * (1.0 / 127.0));
+            assert_eq!(y, vec![want; n], "{name}");
+        }
+    }
+}
+
+#[test]
+fn products_are_near_those_of_numbers() {
+    let [m, n, k] = [9, 100, 512];
+    let (x, w) = (random(5, m * k), random(6, n * k));
+    let mut y = vec![0.0; m * n];
+    matrix(&w, [n, k]).product(m, &x, &mut y);
+    for (i, y) in y.iter().enumerate() {
+        let (x, w) = (&x[i / n * k..][..k], &w[i % n * k..][..k]);
+        let exact: f32 = x.iter().zip(w).map(|(x, w)| x * w).sum();
+        // Each of 512 products of normal numbers is off by 1 % or so.
+        assert!((y - exact).abs() < 1.5, "{i}: {y} for {exact}");
+    }
+}
+
+#[test]
+fn a_row_depends_neither_on_other_rows_nor_on_the_threads() {
+    let [m, n, k] = [61, 200, 272];
+    let (x, matrix) = (random(3, m * k), matrix(&random(4, n * k), [n, k]));
+    let mut whole = vec![0.0; m * n];
+    matrix.product(m, &x, &mut whole);
+    for rows in [0..1, 3..8, 10..60] {
+        let mut part = vec![0.0; rows.len() * n];
+        matrix.product(rows.len(), &x[rows.start * k..rows.end * k], &mut part);
+        assert_eq!(part, whole[rows.start * n..rows.end * n], "{rows:?}");
+    }
+    for threads in [1, 3, 16] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let mut other = vec![0.0; m * n];
+        pool.install(|| matrix.product(m, &x, &mut other));
+        assert_eq!(other, whole, "{threads} threads");
+    }
+}
+
+#[test]
+fn rows_come_back_as_they_were_rounded() {
+    let (n, k) = (70, 30);
+    let values = random(7, n * k);
+    let first = matrix(&values, [n, k]);
+    let mut second = Int8Matrix::zeros([n, k]);
+    for row in 0..n {
+        let (mut whole, mut back) = (vec![0; k], vec![0.0; k]);
+        let scale = first.rounded(row, &mut whole);
+        second.set_rounded(row, &whole, &[scale]);
+        second.row(row, &mut back);
+        for (back, value) in back.iter().zip(&values[row * k..]) {
+            assert!((back - value).abs() <= 0.501 * scale, "row {row}: {back} for {value}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_finite_stays_visible() {
+    let matrix = matrix(&[1.0; 20], [1, 20]);
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for place in [0, 19] {
+            let mut x = vec![1.0; 20];
+            x[place] = bad;
+            let mut y = [0.0];
+            matrix.product(1, &x, &mut y);
+            assert!(y[0].is_nan(), "{bad} at {place} gives {}", y[0]);
+        }
+    }
+    let mut y = [1.0];
+    matrix.product(1, &[0.0; 20], &mut y);
+    assert_eq!(y, [0.0]);
+}

@@ -1,0 +1,129 @@
+//! Kernels with AVX-512 VNNI and with AVX2.
+
+use std::arch::x86_64::*;
+
+use super::kernel::MAX_ROWS;
+use super::{Kernel, LANES, PANEL, Part, STEP};
+
+/// Lines of a panel in one step.
+const WIDE: usize = PANEL / LANES;
+/// Lines that are asked for ahead of their use.
+const AHEAD: usize = 32;
+
+/// The kernels of this processor, the fastest first.
+pub(super) fn kernels() -> Vec<(&'static str, Kernel)> {
+    let mut kernels: Vec<(&'static str, Kernel)> = Vec::new();
+    if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
+        kernels.push(("AVX-512 VNNI", vnni));
+    }
+    if is_x86_feature_detected!("avx2") {
+        kernels.push(("AVX2", avx2));
+    }
+    kernels
+}
+
+/// Computes a part with AVX-512 VNNI, up to six rows at a time.
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn vnni(part: &Part<'_>) {
+    for panel in part.panels.clone() {
+        for row in part.rows.clone().step_by(MAX_ROWS) {
+            // SAFETY: the caller answers for the part; row and panel are the part's.
+            unsafe {
+                match part.rows.end - row {
+                    1 => vnni_block::<1>(part, panel, row),
+                    2 => vnni_block::<2>(part, panel, row),
+                    3 => vnni_block::<3>(part, panel, row),
+                    4 => vnni_block::<4>(part, panel, row),
+                    5 => vnni_block::<5>(part, panel, row),
+                    _ => vnni_block::<MAX_ROWS>(part, panel, row),
+                }
+            }
+        }
+    }
+}
+
+/// Computes `M` rows of a panel.
+///
+/// # Safety
+///
+/// Rows and panel belong to the part.
+#[target_feature(enable = "avx512f,avx512vnni")]
+#[inline]
+unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize) {
+    let (depth, lines) = (part.w.depth(), part.w.panel_lines());
+    // SAFETY: a panel has `lines` lines of 64 bytes, rows of X have `depth` bytes, scales and surplus are padded to
+    // whole panels, and a row of Y has `cols` values in the panel.
+    unsafe {
+        let x = part.x.values.as_ptr().add(row * depth);
+        let w = part.w.lines.as_ptr().add(panel * lines);
+        let mut sums = [[_mm512_setzero_si512(); WIDE]; M];
+        for step in 0..depth / STEP {
+            let mut weights = [_mm512_setzero_si512(); WIDE];
+            for (i, weights) in weights.iter_mut().enumerate() {
+                let line = w.add(step * WIDE + i);
+                _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(AHEAD).cast());
+                *weights = _mm512_load_si512(line.cast());
+            }
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let x = _mm512_set1_epi32(x.add(i * depth + step * STEP).cast::<i32>().read_unaligned());
+                for (sum, weights) in sums.iter_mut().zip(weights) {
+                    *sum = _mm512_dpbusd_epi32(*sum, x, weights);
+                }
+            }
+        }
+        let cols = part.cols(panel);
+        for (i, sums) in sums.into_iter().enumerate() {
+            let (scale, mut out) = (_mm512_set1_ps(part.x.scales[row + i]), [0f32; PANEL]);
+            for (line, sum) in sums.into_iter().enumerate() {
+                let at = panel * PANEL + line * LANES;
+                let sum = _mm512_sub_epi32(sum, _mm512_loadu_si512(part.w.surplus.as_ptr().add(at).cast()));
+                let scales = _mm512_mul_ps(scale, _mm512_loadu_ps(part.w.scales.as_ptr().add(at)));
+                let y = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scales);
+                match cols {
+                    PANEL => _mm512_storeu_ps(part.y(row + i, panel).add(line * LANES), y),
+                    _ => _mm512_storeu_ps(out.as_mut_ptr().add(line * LANES), y),
+                }
+            }
+            if cols < PANEL {
+                part.y(row + i, panel).copy_from_nonoverlapping(out.as_ptr(), cols);
+            }
+        }
+    }
+}
+
+/// Computes a part with AVX2. `maddubs` multiplies numbers without a sign by numbers with one and adds two products
+/// with saturation: with |x| and w·sign(x), none of which exceeds 127, nothing saturates.
+#[target_feature(enable = "avx2")]
+unsafe fn avx2(part: &Part<'_>) {
+    const VECTORS: usize = 2 * WIDE;
+    let lines = part.w.panel_lines();
+    for panel in part.panels.clone() {
+        for row in part.rows.clone() {
+            let x = part.x(row);
+            let cols = part.cols(panel);
+            // SAFETY: a panel has `lines` lines of 64 bytes, and a row of Y has `cols` values in the panel.
+            unsafe {
+                let w = part.w.lines.as_ptr().add(panel * lines);
+                let (ones, shift) = (_mm256_set1_epi16(1), _mm256_set1_epi8(-128));
+                let mut sums = [_mm256_setzero_si256(); VECTORS];
+                for (step, x) in x.as_chunks::<STEP>().0.iter().enumerate() {
+                    let x = _mm256_xor_si256(_mm256_set1_epi32(i32::from_le_bytes(*x)), shift);
+                    let magnitudes = _mm256_abs_epi8(x);
+                    let w = w.add(step * WIDE).cast::<__m256i>();
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        let signed = _mm256_sign_epi8(_mm256_load_si256(w.add(i)), x);
+                        let pairs = _mm256_maddubs_epi16(magnitudes, signed);
+                        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
+                    }
+                }
+                let (scale, mut out) = (_mm256_set1_ps(part.x.scales[row]), [0f32; PANEL]);
+                for (i, sum) in sums.into_iter().enumerate() {
+                    let scales = _mm256_loadu_ps(part.w.scales.as_ptr().add(panel * PANEL + 8 * i));
+                    let y = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(scale, scales));
+                    _mm256_storeu_ps(out.as_mut_ptr().add(8 * i), y);
+                }
+                part.y(row, panel).copy_from_nonoverlapping(out.as_ptr(), cols);
+            }
+        }
+    }
+}
