@@ -7,11 +7,11 @@ use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::cuda::profile::OpTime;
 use crate::cuda::{Gpu, Live};
 use crate::usage::Usage;
-use crate::{Result, Rng};
+use crate::{ComputeType, Error, Result, Rng};
 
 /// A place that holds tensors and runs ops. Cheap to clone; clones share their buffers.
 #[derive(Clone)]
-pub struct Device(Kind);
+pub struct Device(Kind, ComputeType);
 
 #[derive(Clone)]
 enum Kind {
@@ -41,7 +41,7 @@ pub enum Numbers {
 impl Device {
     /// The CPU; ops use the threads of the current rayon pool.
     pub fn cpu() -> Self {
-        Self(Kind::Cpu(Arc::default()))
+        Self(Kind::Cpu(Arc::default()), ComputeType::Auto)
     }
 
     /// GPU number `ordinal`. The error says in one sentence why it cannot be used.
@@ -50,7 +50,21 @@ impl Device {
             Numbers::Bf16 => Dtype::Bf16,
             Numbers::F32 => Dtype::F32,
         };
-        Gpu::open(ordinal, act).map(|gpu| Self(Kind::Gpu(gpu)))
+        Gpu::open(ordinal, act).map(|gpu| Self(Kind::Gpu(gpu), ComputeType::Auto))
+    }
+
+    /// The same device for models whose large matrices are held in this number type. GPUs have types of their own
+    /// ([`Numbers`]): there, anything but [`ComputeType::Auto`] is an error.
+    pub fn holding(&self, compute: ComputeType) -> Result<Self> {
+        if self.is_gpu() && compute != ComputeType::Auto {
+            return Err(Error::ComputeType(compute));
+        }
+        Ok(Self(self.0.clone(), compute))
+    }
+
+    /// The number type in which models on this device hold large matrices.
+    pub fn compute_type(&self) -> ComputeType {
+        self.1
     }
 
     /// Description of the device in words.

@@ -1,6 +1,6 @@
 //! Errors of the engine.
 
-use crate::Numbers;
+use crate::{ComputeType, Numbers};
 
 /// Shorthand for a result with the engine's error.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -25,6 +25,17 @@ pub enum Error {
         /// Number of values offered.
         got: usize,
     },
+    /// A parameter is held in a number type that it cannot be read back from without loss.
+    #[error("parameter `{name}` is held in {held}, for inference: it can be neither saved nor trained")]
+    NotF32 {
+        /// The parameter's name.
+        name: String,
+        /// Number type of the device's matrices.
+        held: ComputeType,
+    },
+    /// The device does not compute in this type.
+    #[error("a GPU does not compute in {0} as a CPU does; it has the number types bf16 and f32 of its own")]
+    ComputeType(ComputeType),
     /// No GPU can be used; the text says why.
     #[error("no GPU can be used: {0}")]
     NoGpu(String),

@@ -4,11 +4,15 @@
 //! one reduction, one write each.
 
 mod gradients;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::gradients::{Gradients, Written};
+pub(crate) use self::storage::Matrix;
+pub use self::storage::{ComputeType, is_large};
+use self::storage::{Packed, Values};
 use crate::cuda::memory::{Dtype, Ptr};
 use crate::cuda::sums::{ColumnSum, ColumnSums};
 use crate::device::{Backend, Buffer, Device};
@@ -98,7 +102,25 @@ pub struct Named<'a> {
     pub shape: &'a [usize],
     /// The group that owns it.
     pub group: GroupId,
+    /// The block, and the rows of it that are this parameter's.
+    block: usize,
+    rows: std::ops::Range<usize>,
+    /// Place of its values in the group's buffer.
     range: std::ops::Range<usize>,
+}
+
+impl<'a> Named<'a> {
+    fn new(index: usize, block: &'a Block, part: &'a Part) -> Self {
+        let begin = block.offset + part.first_row * block.cols;
+        Self {
+            name: &part.name,
+            shape: &part.shape,
+            group: block.group,
+            block: index,
+            rows: part.first_row..part.first_row + part.rows,
+            range: begin..begin + part.rows * block.cols,
+        }
+    }
 }
 
 /// The layout of all parameters: which block lies where in which group.
@@ -110,12 +132,8 @@ struct Layout {
 
 impl Layout {
     fn named(&self) -> impl Iterator<Item = Named<'_>> {
-        self.blocks.iter().flat_map(|block| {
-            block.parts.iter().map(|part| {
-                let begin = block.offset + part.first_row * block.cols;
-                let range = begin..begin + part.rows * block.cols;
-                Named { name: &part.name, shape: &part.shape, group: block.group, range }
-            })
+        self.blocks.iter().enumerate().flat_map(|(index, block)| {
+            block.parts.iter().map(move |part| Named::new(index, block, part))
         })
     }
 }
@@ -175,6 +193,13 @@ impl ParamsBuilder {
 
     /// Allocates all declared parameters, zero.
     pub fn finish(self, device: &Device) -> Params {
+        self.finish_but(device, GroupSet::NONE)
+    }
+
+    /// Allocates all declared parameters, zero. Large matrices have the device's number type
+    /// ([`Device::compute_type`]), but those of the groups `exact` are f32.
+    pub fn finish_but(mut self, device: &Device, exact: GroupSet) -> Params {
+        let packed = storage::pack(&mut self.layout, device.compute_type(), exact);
         let buffers: Vec<Buffer> = self.layout.group_len.iter().map(|&len| device.zeros(len)).collect();
         let halves = device.gpu().is_some_and(|gpu| gpu.act() == Dtype::Bf16);
         let shadows: Vec<Buffer> = if halves {
@@ -183,7 +208,7 @@ impl ParamsBuilder {
             Vec::new()
         };
         let (layout, names) = (Arc::new(self.layout), self.names);
-        let params = Params { device: device.clone(), layout, buffers, shadows, names };
+        let params = Params { device: device.clone(), layout, buffers, shadows, packed, names };
         for group in 0..params.buffers.len() {
             params.refresh(GroupId(group), 0..params.layout.group_len[group]);
         }
@@ -198,6 +223,8 @@ pub struct Params {
     buffers: Vec<Buffer>,
     /// On a GPU that computes in bfloat16: the same values in bfloat16, which products read.
     shadows: Vec<Buffer>,
+    /// Matrices of another number type than f32, by block; they are not in the buffers.
+    packed: Vec<Option<Packed>>,
     names: BTreeMap<String, ParamId>,
 }
 
@@ -223,24 +250,28 @@ impl Params {
         let id = self.names.get(name).ok_or_else(unknown)?;
         let block = &self.layout.blocks[id.0];
         let part = block.parts.iter().find(|part| part.name == name).ok_or_else(unknown)?;
-        let begin = block.offset + part.first_row * block.cols;
-        Ok(Named {
-            name: &part.name,
-            shape: &part.shape,
-            group: block.group,
-            range: begin..begin + part.rows * block.cols,
-        })
+        Ok(Named::new(id.0, block, part))
     }
 
     /// Copies a named parameter to the host.
     pub fn get(&self, name: &str) -> Result<Vec<f32>> {
         let named = self.find(name)?;
-        Ok(self.buffers[named.group.0].range_to_host(named.range))
+        let Some(packed) = &self.packed[named.block] else {
+            return Ok(self.buffers[named.group.0].range_to_host(named.range));
+        };
+        let cols = self.layout.blocks[named.block].cols;
+        let mut values = vec![0.0; named.range.len()];
+        values.chunks_exact_mut(cols).zip(named.rows).for_each(|(values, row)| packed.row(row, values));
+        Ok(values)
     }
 
     /// All named parameters as they are now; what is asked of the device afterwards does not change the copy. The host
-    /// need not wait for it.
+    /// need not wait for it. Fails where matrices are not of f32.
     pub fn snapshot(&self) -> Result<Snapshot> {
+        if let Some(block) = self.packed.iter().position(Option::is_some) {
+            let (name, held) = (&self.layout.blocks[block].parts[0].name, self.device.compute_type());
+            return Err(Error::NotF32 { name: name.clone(), held });
+        }
         let groups = self.buffers.iter().map(HostCopy::of).collect::<Result<_>>()?;
         Ok(Snapshot { layout: self.layout.clone(), groups })
     }
@@ -264,6 +295,7 @@ impl Params {
             layout: self.layout.clone(),
             buffers: buffers.collect(),
             shadows: shadows.collect(),
+            packed: self.packed.clone(),
             names: self.names.clone(),
         };
         for group in (0..part.buffers.len()).filter(|&group| held(group)) {
@@ -274,13 +306,44 @@ impl Params {
 
     /// Sets a named parameter from the host.
     pub fn set(&mut self, name: &str, values: &[f32]) -> Result<()> {
-        let Named { group, range, .. } = self.find(name)?;
+        let Named { group, range, block, rows, .. } = self.find(name)?;
         if values.len() != range.len() {
             return Err(Error::WrongSize { name: name.to_owned(), expected: range.len(), got: values.len() });
+        }
+        if let Some(packed) = &mut self.packed[block] {
+            packed.set(rows.start, values);
+            return Ok(());
         }
         self.buffers[group.0].write(range.start, values);
         self.refresh(group, range);
         Ok(())
+    }
+
+    /// Sets a named matrix from whole numbers and the scale of each row ([`crate::cpu::int8`]).
+    pub fn set_rounded(&mut self, name: &str, values: &[i8], scales: &[f32]) -> Result<()> {
+        let Named { range, block, rows, .. } = self.find(name)?;
+        let (first, cols) = (rows.start, self.layout.blocks[block].cols);
+        if values.len() != range.len() || scales.len() != rows.len() {
+            return Err(Error::WrongSize { name: name.to_owned(), expected: range.len(), got: values.len() });
+        }
+        if let Some(Packed::Int8(matrix)) = &mut self.packed[block] {
+            matrix.set_rounded(first, values, scales);
+            return Ok(());
+        }
+        let rows = values.chunks_exact(cols).zip(scales);
+        let numbers: Vec<f32> =
+            rows.flat_map(|(row, scale)| row.iter().map(move |&whole| f32::from(whole) * scale)).collect();
+        self.set(name, &numbers)
+    }
+
+    /// Whole numbers of a named matrix and the scale of each row, where it is held in int8.
+    pub fn rounded(&self, name: &str) -> Result<Option<(Vec<i8>, Vec<f32>)>> {
+        let Named { range, block, rows, .. } = self.find(name)?;
+        let Some(Packed::Int8(matrix)) = &self.packed[block] else { return Ok(None) };
+        let mut values = vec![0; range.len()];
+        let each = values.chunks_exact_mut(matrix.cols()).zip(rows);
+        let scales = each.map(|(values, row)| matrix.rounded(row, values)).collect();
+        Ok(Some((values, scales)))
     }
 
     /// Number of values in the named parameters of `groups`.
@@ -310,7 +373,13 @@ impl Params {
     }
 
     /// Gradients for these parameters, none set.
+    ///
+    /// # Panics
+    ///
+    /// If matrices are not of f32: such parameters are not trained.
     pub fn gradients(&self) -> Gradients {
+        let held = self.device.compute_type();
+        assert!(self.packed.iter().all(Option::is_none), "parameters that are held in {held} are not trained");
         Gradients::new(&self.device, &self.layout)
     }
 
@@ -368,8 +437,20 @@ impl Params {
         (self.buffers[group.0].ptr(), shadow)
     }
 
+    /// A matrix, of whatever number type.
+    pub(crate) fn matrix(&self, id: ParamId) -> Matrix<'_> {
+        let Block { rows, cols, .. } = *self.block(id);
+        let values = match &self.packed[id.0] {
+            Some(packed) => Values::Packed(packed),
+            None => Values::F32(self.values(id)),
+        };
+        Matrix { rows, cols, values }
+    }
+
+    /// The values of a block of f32.
     pub(crate) fn values(&self, id: ParamId) -> &[f32] {
         let block = self.block(id);
+        assert!(self.packed[id.0].is_none(), "`{}` is not of f32", block.parts[0].name);
         &self.buffers[block.group.0][block.range()]
     }
 

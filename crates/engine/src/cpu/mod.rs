@@ -1,5 +1,6 @@
 //! Shared CPU code: matrix products, parallel row loops with fixed order of sums, vectorised exponentials.
 
+pub(crate) mod bf16;
 pub mod gemm;
 pub mod int8;
 pub(crate) mod math;

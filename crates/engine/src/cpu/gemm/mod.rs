@@ -15,7 +15,7 @@
 mod amx;
 mod meter;
 mod portable;
-mod streamed;
+pub(super) mod streamed;
 #[cfg(test)]
 mod tests;
 

@@ -123,9 +123,13 @@ impl Int8Matrix {
 
     /// The numbers of a row.
     pub fn row(&self, row: usize, values: &mut [f32]) {
-        let mut rounded = vec![0; self.cols];
-        let scale = self.rounded(row, &mut rounded);
-        values.iter_mut().zip(rounded).for_each(|(value, whole)| *value = f32::from(whole) * scale);
+        assert!(row < self.rows && values.len() == self.cols, "row {row} of {}x{}", self.rows, self.cols);
+        let panel = row / PANEL * self.panel_lines();
+        let (line, lane, scale) = (row % PANEL / LANES, row % LANES, self.scales[row]);
+        for (step, values) in values.chunks_mut(STEP).enumerate() {
+            let stored = &self.lines[panel + step * (PANEL / LANES) + line].0[lane];
+            values.iter_mut().zip(stored).for_each(|(value, whole)| *value = f32::from(*whole) * scale);
+        }
     }
 
     /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.

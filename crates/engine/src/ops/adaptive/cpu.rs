@@ -8,6 +8,7 @@ use crate::cpu::{for_rows, math, vectorised};
 use crate::ops::decode::Lineage;
 use crate::ops::embed::cpu::{places, scatter};
 use crate::ops::{RowFactors, drop_out, drop_out_row};
+use crate::params::Matrix;
 use crate::tape::Backward;
 use crate::{Ids, ParamId, Segments, Tensor, Var};
 
@@ -16,6 +17,11 @@ pub(super) fn take(x: &[f32], rows: &Ids, cols: usize, y: &mut [f32]) {
     for (y, &row) in y.chunks_exact_mut(cols).zip(rows.values()) {
         y.copy_from_slice(&x[row as usize * cols..][..cols]);
     }
+}
+
+/// The rows of a table that `rows` names.
+pub(super) fn lookup(table: Matrix<'_>, rows: &Ids, cols: usize, y: &mut [f32]) {
+    y.chunks_exact_mut(cols).zip(rows.values()).for_each(|(y, &row)| table.row(row as usize, y));
 }
 
 pub(super) fn lookup_backward(backward: &mut Backward<'_>, table: ParamId, ids: &Ids, dy: &[f32]) {

@@ -30,7 +30,7 @@ impl Tape<'_> {
         let (params, cols) = (self.params, self.params.block(table).cols);
         let mut y = self.device().scratch(ids.len() * cols);
         match self.backend() {
-            Backend::Cpu => cpu::take(params.values(table), ids, cols, &mut y),
+            Backend::Cpu => cpu::lookup(params.matrix(table), ids, cols, &mut y),
             Backend::Gpu(gpu) => cuda::take(gpu, params.weights(table), ids, cols, &y),
         }
         let y = self.output([ids.len(), cols], y, self.is_free(table));

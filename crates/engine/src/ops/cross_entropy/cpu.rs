@@ -25,7 +25,7 @@ pub(super) fn forward(
     let types = params.block(loss.vocabulary).rows;
     let free = tape.is_free(loss.vocabulary);
     let free_bias = loss.bias.filter(|bias| tape.is_free(*bias));
-    let vocabulary = Mat::new(params.values(loss.vocabulary), width);
+    let vocabulary = params.matrix(loss.vocabulary);
     let mut sums = [0.0; 2];
     // Even runs, so that the last one is not a sliver.
     let runs = (rows * types).div_ceil(MAX_LOGITS).max(1);
@@ -33,9 +33,9 @@ pub(super) fn forward(
     for first in (0..rows).step_by(per_run) {
         let range = first..rows.min(first + per_run);
         let n = range.len();
-        let features = Mat::new(&x.values()[first * width..range.end * width], width);
+        let features = &x.values()[first * width..range.end * width];
         let mut logits = tape.device().scratch(n * types);
-        gemm([n, types, width], features, vocabulary.t(), &mut logits, Into::Overwrite, tape.precision());
+        vocabulary.product(n, features, &mut logits, tape.precision());
         add_bias(params, loss.bias, &mut logits);
         let targets = &loss.targets.values()[range.clone()];
         let gradient_wanted = free || free_bias.is_some() || dx.is_some();
@@ -66,11 +66,13 @@ pub(super) fn forward(
         if free {
             let (gradient, held) = tape.gradients().slot(loss.vocabulary);
             let into = Into::held(held);
-            gemm([types, width, n], d_logits.t(), features, gradient, into, Precision::Training);
+            gemm([types, width, n], d_logits.t(), Mat::new(features, width), gradient, into, Precision::Training);
         }
         if let Some(dx) = &mut dx {
             let part = &mut dx[first * width..range.end * width];
-            gemm([n, width, types], d_logits, vocabulary, part, Into::Overwrite, Precision::Training);
+            let words = vocabulary.values();
+            let words = Mat::new(&words, width);
+            gemm([n, width, types], d_logits, words, part, Into::Overwrite, Precision::Training);
         }
     }
     let free = free.then_some(loss.vocabulary).into_iter().chain(free_bias);
@@ -140,8 +142,6 @@ pub(super) fn logits(
     bias: Option<ParamId>,
     logits: &mut [f32],
 ) {
-    let (types, [rows, width]) = (params.block(vocabulary).rows, x.shape());
-    let (x, words) = (Mat::new(x.values(), width), Mat::new(params.values(vocabulary), width));
-    gemm([rows, types, width], x, words.t(), logits, Into::Overwrite, Precision::Full);
+    params.matrix(vocabulary).product(x.rows(), x.values(), logits, Precision::Full);
     add_bias(params, bias, logits);
 }

@@ -18,7 +18,7 @@ pub(super) fn forward(
     y: &mut [f32],
 ) {
     let (width, places) = (positions.cols(params), places(&op.segments, after));
-    let (table, ids) = (params.values(op.table), op.ids.values());
+    let (table, ids) = (params.matrix(op.table), op.ids.values());
     let positions = match positions {
         Positions::Fixed(table) => table.values(),
         Positions::Stored(id) => params.values(id),
@@ -30,11 +30,10 @@ pub(super) fn forward(
         |first, rows| {
             let mut factors = RowFactors::new(width);
             for (i, row) in rows.chunks_exact_mut(width).enumerate() {
-                let id = ids[first + i] as usize;
-                let word = &table[id * width..(id + 1) * width];
+                table.row(ids[first + i] as usize, row);
                 let place = &positions[places[first + i] * width..][..width];
-                for ((y, w), p) in row.iter_mut().zip(word).zip(place) {
-                    *y = w.mul_add(op.scale, *p);
+                for (y, p) in row.iter_mut().zip(place) {
+                    *y = y.mul_add(op.scale, *p);
                 }
                 drop_out_row(row, &op.dropout, &mut factors, first + i);
             }

@@ -11,9 +11,8 @@ use crate::rng::Dropout;
 use crate::tape::Backward;
 
 pub(super) fn forward(params: &Params, op: &Op, y: &mut [f32], precision: Precision) {
-    let (bias, [rows, inner]) = (params.values(op.bias), op.x.shape());
-    let (x, w) = (Mat::new(op.x.values(), inner), Mat::new(params.values(op.weight), inner));
-    gemm([rows, bias.len(), inner], x, w.t(), y, Into::Overwrite, precision);
+    let (bias, rows) = (params.values(op.bias), op.x.rows());
+    params.matrix(op.weight).product(rows, op.x.values(), y, precision);
     forward_tail(y, bias, op.act, op.dropout);
 }
 

@@ -5,7 +5,7 @@ use crate::params::Params;
 use crate::tape::Backward;
 
 pub(super) fn forward(params: &Params, id: ParamId, y: &mut [f32]) {
-    y.copy_from_slice(params.values(id));
+    y.copy_from_slice(&params.matrix(id).values());
 }
 
 pub(super) fn backward(backward: &mut Backward<'_>, id: ParamId, dy: &[f32]) {

@@ -19,8 +19,14 @@ fn factor<'a>(params: &'a Params, op: &Op) -> Mat<'a> {
 
 pub(super) fn forward(params: &Params, op: &Op, y: &mut [f32], precision: Precision) {
     let (rows, [inner, cols]) = (op.x.rows(), op.widths(params));
-    let x = Mat::new(op.x.values(), inner);
-    gemm([rows, cols, inner], x, factor(params, op), y, Into::Overwrite, precision);
+    let weight = params.matrix(op.weight);
+    match op.way {
+        Orientation::Straight => weight.product(rows, op.x.values(), y, precision),
+        Orientation::Transposed => {
+            let (x, weight) = (Mat::new(op.x.values(), inner), weight.values());
+            gemm([rows, cols, inner], x, Mat::new(&weight, cols), y, Into::Overwrite, precision);
+        }
+    }
     drop_out(y, cols, &op.dropout);
 }
 

@@ -10,7 +10,7 @@ pub(super) const MAX_ROWS: usize = 6;
 pub(super) const LANES: usize = 16;
 
 /// 16 sums. Methods are unsafe because the processor must have the instructions.
-pub(in super::super) trait Lanes: Copy {
+pub(in crate::cpu) trait Lanes: Copy {
     /// Rows of X whose sums fit into registers.
     const ROWS: usize;
 
@@ -18,6 +18,8 @@ pub(in super::super) trait Lanes: Copy {
     unsafe fn zero() -> Self;
     /// The 16 values at `at`.
     unsafe fn load(at: *const f32) -> Self;
+    /// The 16 values whose upper halves are at `at`, and whose lower halves are 0.
+    unsafe fn widen(at: *const u16) -> Self;
     /// `self + a·b`, rounded once.
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
     /// The sum of the lanes of each vector: in each four `(l₀ + l₂) + (l₁ + l₃)`, then the fours in the same way.
@@ -42,6 +44,13 @@ impl Lanes for Portable {
     unsafe fn load(at: *const f32) -> Self {
         // SAFETY: the caller gives the address of 16 values.
         Self(unsafe { at.cast::<[f32; LANES]>().read_unaligned() })
+    }
+
+    #[inline(always)]
+    unsafe fn widen(at: *const u16) -> Self {
+        // SAFETY: the caller gives the address of 16 values.
+        let halves = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
+        Self(halves.map(|half| f32::from_bits(u32::from(half) << 16)))
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@
 //! summed in one fixed order. So a row of Y depends on its row of X and on W only: neither on the number of rows, nor
 //! on the threads, nor on the instructions of the processor. All kernels give the same bits.
 
-mod kernel;
+pub(in crate::cpu) mod kernel;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use kernel::{GROUP, Portable};
 
 /// Values of W as they are stored.
-pub(super) trait Weight: Copy + Send + Sync {
+pub(in crate::cpu) trait Weight: Copy + Send + Sync {
     /// 16 values from `at` on.
     ///
     /// # Safety
@@ -51,7 +51,7 @@ const PANEL: usize = 64;
 const TASKS_PER_THREAD: usize = 2;
 
 /// A part of Y: some of its rows and columns.
-pub(super) struct Part<'a, W> {
+pub(in crate::cpu) struct Part<'a, W> {
     x: &'a [f32],
     w: &'a [W],
     /// Values of a row of X and of W.
@@ -73,23 +73,23 @@ unsafe impl Send for Output {}
 unsafe impl Sync for Output {}
 
 /// Computes a part. Unsafe because the processor must have its instructions.
-type Kernel<W> = unsafe fn(&Part<'_, W>);
+pub(in crate::cpu) type Kernel<W> = unsafe fn(&Part<'_, W>);
 
-/// The fastest kernel of this processor.
-fn fastest<W: Weight>() -> Kernel<W> {
+/// All kernels of this processor, the fastest first.
+pub(in crate::cpu) fn kernels<W: Weight>() -> Vec<(&'static str, Kernel<W>)> {
+    let mut all: Vec<(&'static str, Kernel<W>)> = Vec::new();
     #[cfg(target_arch = "x86_64")]
-    if let Some((_, kernel)) = x86::kernels().into_iter().next() {
-        return kernel;
-    }
-    kernel::compute::<Portable, W>
+    all.extend(x86::kernels());
+    all.push(("plain Rust", kernel::compute::<Portable, W>));
+    all
 }
 
 /// `Y[m,n] = X[m,k]·W[n,k]ᵀ`; all sizes are above 0.
-pub(super) fn product<W: Weight>(size: [usize; 3], x: &[f32], w: &[W], y: &mut [f32]) {
-    product_by(fastest(), size, x, w, y);
+pub(in crate::cpu) fn product<W: Weight>(size: [usize; 3], x: &[f32], w: &[W], y: &mut [f32]) {
+    product_by(kernels()[0].1, size, x, w, y);
 }
 
-fn product_by<W: Weight>(kernel: Kernel<W>, [m, n, k]: [usize; 3], x: &[f32], w: &[W], y: &mut [f32]) {
+pub(in crate::cpu) fn product_by<W: Weight>(kernel: Kernel<W>, [m, n, k]: [usize; 3], x: &[f32], w: &[W], y: &mut [f32]) {
     assert!(x.len() == m * k && w.len() == n * k && y.len() == m * n, "streamed product of {m}x{n}x{k}");
     let y = Output(y.as_mut_ptr());
     let [row_step, col_step] = steps([m, n, k], rayon::current_num_threads());

@@ -3,13 +3,6 @@
 use super::*;
 use crate::Rng;
 
-fn kernels() -> Vec<(&'static str, Kernel<f32>)> {
-    let mut all: Vec<(&'static str, Kernel<f32>)> = vec![("portable", kernel::compute::<Portable, f32>)];
-    #[cfg(target_arch = "x86_64")]
-    all.extend(x86::kernels());
-    all
-}
-
 fn random(seed: u64, len: usize) -> Vec<f32> {
     let stream = Rng::new(seed, 0).stream(0);
     (0..len as u32).map(|i| stream.normal(i, 0)).collect()
@@ -19,7 +12,7 @@ fn random(seed: u64, len: usize) -> Vec<f32> {
 fn all_kernels_give_the_same_bits() {
     for [m, n, k] in [[1, 1, 1], [5, 67, 15], [7, 64, 16], [13, 131, 70], [1, 6, 512], [31, 10, 33]] {
         let (x, w) = (random(1, m * k), random(2, n * k));
-        let results = kernels().into_iter().map(|(name, kernel)| {
+        let results = kernels::<f32>().into_iter().map(|(name, kernel)| {
             let mut y = vec![f32::NAN; m * n];
             product_by(kernel, [m, n, k], &x, &w, &mut y);
             (name, y)

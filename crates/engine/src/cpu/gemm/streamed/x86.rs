@@ -48,6 +48,14 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn widen(at: *const u16) -> Self {
+        // SAFETY: the caller gives the address of 16 values.
+        let halves = unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast())) };
+        // SAFETY: as above.
+        Self(unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(halves)) })
+    }
+
+    #[inline(always)]
     unsafe fn add_product(self, a: Self, b: Self) -> Self {
         // SAFETY: as above.
         Self(unsafe { _mm512_fmadd_ps(a.0, b.0, self.0) })
@@ -97,6 +105,18 @@ impl Lanes for Avx2 {
     unsafe fn load(at: *const f32) -> Self {
         // SAFETY: the caller gives the address of 16 values.
         unsafe { Self(_mm256_loadu_ps(at), _mm256_loadu_ps(at.add(8))) }
+    }
+
+    #[inline(always)]
+    unsafe fn widen(at: *const u16) -> Self {
+        // SAFETY: the caller gives the address of 16 values.
+        unsafe {
+            let eight = |at: *const u16| {
+                let halves = _mm256_cvtepu16_epi32(_mm_loadu_si128(at.cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(halves))
+            };
+            Self(eight(at), eight(at.add(8)))
+        }
     }
 
     #[inline(always)]
