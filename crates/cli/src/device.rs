@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use mae_engine::cuda::compile::cache_folder;
-use mae_engine::{Device, Numbers};
+use mae_engine::{ComputeType, Device, Numbers};
 
 /// Flags of every command that computes.
 #[derive(Clone, Debug, clap::Args)]
@@ -14,6 +14,26 @@ pub struct DeviceArgs {
     /// Number type on a GPU: bf16 (with f32 sums and master weights) or f32, which is slower.
     #[arg(long, default_value = "bf16", value_name = "TYPE")]
     precision: Precision,
+}
+
+/// Flags of commands that compute with a trained model.
+#[derive(Clone, Debug, clap::Args)]
+pub struct InferenceArgs {
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// Number type on a CPU: f32; bf16 (weights of 16 bits); int8 (products of 8-bit integers); auto: that of the model
+    /// folder, which is f32 unless `mae quantize` wrote it.
+    #[arg(long, default_value_t, value_name = "TYPE")]
+    compute_type: ComputeType,
+}
+
+impl InferenceArgs {
+    /// Opens the device for models in the number type.
+    pub fn open(&self) -> Result<Device> {
+        let device = self.device.open()?;
+        let named = || format!("--compute-type {} is for CPUs (--device cpu)", self.compute_type);
+        device.holding(self.compute_type).with_context(named)
+    }
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use mae_model::folder::CONFIG;
+use mae_train::artifacts;
 
 use crate::exit::ExitCode;
 
@@ -13,6 +15,29 @@ pub fn check_place(path: Option<&Path>) -> Result<()> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         ensure!(folder.is_dir(), "cannot write {}: there is no folder {}", path.display(), folder.display());
     }
+    Ok(())
+}
+
+/// Returns an error if `--out` cannot be a new model folder, or would take the place of `model` or of something else.
+pub fn check_model_place(out: &Path, model: &Path) -> Result<()> {
+    let name = out.display();
+    if !out.exists() {
+        return Ok(());
+    }
+    ensure!(!out.is_file(), "--out {name} is a file; a model is a folder");
+    ensure!(
+        out.canonicalize().ok() != model.canonicalize().ok(),
+        "--out {name} is the model itself; name another folder"
+    );
+    ensure!(
+        !out.join(artifacts::STATE).exists(),
+        "--out {name} is a checkpoint from which a run can continue; name another folder"
+    );
+    let is_empty = out.read_dir().with_context(|| format!("--out {name}"))?.next().is_none();
+    ensure!(
+        is_empty || out.join(CONFIG).is_file(),
+        "--out {name} is a folder with other files; name another folder"
+    );
     Ok(())
 }
 

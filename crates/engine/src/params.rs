@@ -132,9 +132,10 @@ struct Layout {
 
 impl Layout {
     fn named(&self) -> impl Iterator<Item = Named<'_>> {
-        self.blocks.iter().enumerate().flat_map(|(index, block)| {
-            block.parts.iter().map(move |part| Named::new(index, block, part))
-        })
+        self.blocks
+            .iter()
+            .enumerate()
+            .flat_map(|(index, block)| block.parts.iter().map(move |part| Named::new(index, block, part)))
     }
 }
 
@@ -265,13 +266,17 @@ impl Params {
         Ok(values)
     }
 
+    /// Fails where matrices are not of f32: such parameters are neither saved nor trained.
+    pub fn check_f32(&self) -> Result<()> {
+        let Some(block) = self.packed.iter().position(Option::is_some) else { return Ok(()) };
+        let (name, held) = (&self.layout.blocks[block].parts[0].name, self.device.compute_type());
+        Err(Error::NotF32 { name: name.clone(), held })
+    }
+
     /// All named parameters as they are now; what is asked of the device afterwards does not change the copy. The host
     /// need not wait for it. Fails where matrices are not of f32.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        if let Some(block) = self.packed.iter().position(Option::is_some) {
-            let (name, held) = (&self.layout.blocks[block].parts[0].name, self.device.compute_type());
-            return Err(Error::NotF32 { name: name.clone(), held });
-        }
+        self.check_f32()?;
         let groups = self.buffers.iter().map(HostCopy::of).collect::<Result<_>>()?;
         Ok(Snapshot { layout: self.layout.clone(), groups })
     }
@@ -376,10 +381,9 @@ impl Params {
     ///
     /// # Panics
     ///
-    /// If matrices are not of f32: such parameters are not trained.
+    /// If matrices are not of f32 ([`Params::check_f32`]).
     pub fn gradients(&self) -> Gradients {
-        let held = self.device.compute_type();
-        assert!(self.packed.iter().all(Option::is_none), "parameters that are held in {held} are not trained");
+        self.check_f32().expect("parameters that are trained are of f32");
         Gradients::new(&self.device, &self.layout)
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mae_engine::Numbers;
+use mae_engine::{ComputeType, Numbers};
 
 use crate::error::Result;
 
@@ -43,6 +43,17 @@ impl Device {
     /// GPU number `ordinal`, from 0, with this number type.
     pub fn cuda_with(ordinal: usize, numbers: Numbers) -> Result<Self> {
         Ok(Self::from(mae_engine::Device::cuda(ordinal, numbers)?))
+    }
+
+    /// The same device for models whose large matrices are held in this number type. By default a model is held as
+    /// its folder stores it. Only CPUs have a choice: a GPU has the types of [`Numbers`].
+    ///
+    /// ```
+    /// let device = mae::Device::cpu().with_compute_type(mae::ComputeType::Int8)?;
+    /// # Ok::<(), mae::Error>(())
+    /// ```
+    pub fn with_compute_type(&self, compute: ComputeType) -> Result<Self> {
+        Ok(Self { engine: self.engine.holding(compute)?, ..self.clone() })
     }
 
     /// Returns true for a GPU.

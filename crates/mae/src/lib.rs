@@ -46,7 +46,7 @@ pub use mae_translate as translate;
 pub use device::Device;
 pub use error::{Error, Result};
 pub use language_model::{Context, ContinuedText, End, LanguageModel, ScoreOptions, ScoredLine};
-pub use mae_engine::Numbers;
+pub use mae_engine::{ComputeType, Numbers};
 pub use mae_model::pass::Kind as AttentionKind;
 pub use mae_translate::{
     BatchLimits, Choice, ContinueOptions, ExpertChoice, GateReport, GateRows, Gates, Sampling, SearchOptions,

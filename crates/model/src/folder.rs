@@ -1,21 +1,20 @@
 //! A model folder: `model.safetensors`, `config.toml`, `dict.src.txt`, `dict.tgt.txt` and, where the text was
 //! segmented, the files of a [`Segmentation`]. Described in `docs/formats.md`, so that outsiders can write one.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mae_data::{Segmentation, Vocab, files};
-use mae_engine::params::{self, NamedValues};
-use mae_engine::{Device, GroupSet, Params};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use mae_engine::{ComputeType, Device, params};
+use safetensors::tensor::SafeTensors;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ModelConfig, Sharing};
 use crate::kind::{Config, Model};
 use crate::translator::Translator;
+pub use crate::weights::{floats, load_weights, load_weights_but, not_whole, write_tensors};
 use crate::{Error, Result, limits, provenance};
 
 /// File names in a model folder.
@@ -52,12 +51,47 @@ impl std::fmt::Display for Task {
     }
 }
 
+/// Number type of the large matrices in a file of weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stored {
+    /// 32 bits.
+    #[default]
+    F32,
+    /// Whole numbers of 8 bits with a scale for each row.
+    Int8,
+}
+
+impl Stored {
+    fn is_f32(&self) -> bool {
+        *self == Self::F32
+    }
+
+    /// The type in which a CPU computes with such a file if no other is asked for.
+    pub fn compute_type(self) -> ComputeType {
+        match self {
+            Self::F32 => ComputeType::F32,
+            Self::Int8 => ComputeType::Int8,
+        }
+    }
+
+    /// Bytes of a number.
+    fn size(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::Int8 => 1,
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigFile<M> {
     format: u32,
     #[serde(default)]
     task: Task,
+    #[serde(default, skip_serializing_if = "Stored::is_f32")]
+    weights: Stored,
     model: M,
 }
 
@@ -67,6 +101,8 @@ struct Header {
     format: u32,
     #[serde(default)]
     task: Task,
+    #[serde(default)]
+    weights: Stored,
 }
 
 /// A model with what it needs to read and write text.
@@ -82,10 +118,12 @@ pub struct ModelFolder {
 }
 
 impl ModelFolder {
-    /// Loads a folder; anything missing, extra or of another shape is refused by name.
+    /// Loads a folder; anything missing, extra or of another shape is refused by name. The model computes in the number
+    /// type of the device ([`Device::holding`]), which may be left to the folder.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
         let config: ModelConfig = load_config(folder)?;
-        check_size(folder, &config)?;
+        let stored = check_size(folder, &config)?;
+        let device = &holding(device, stored)?;
         let source = Arc::new(Vocab::load(folder.join(SOURCE_DICT))?);
         let target = Arc::new(Vocab::load(folder.join(TARGET_DICT))?);
         check_sharing(&config, &source, &target)?;
@@ -147,7 +185,12 @@ impl Snapshot {
 
 /// The text of `config.toml`.
 pub fn config_text<C: Config>(config: &C) -> String {
-    let file = ConfigFile { format: FORMAT, task: C::TASK, model: config };
+    config_text_of(config, Stored::F32)
+}
+
+/// The text of `config.toml` beside weights of a number type.
+pub(crate) fn config_text_of<C: Config>(config: &C, weights: Stored) -> String {
+    let file = ConfigFile { format: FORMAT, task: C::TASK, weights, model: config };
     let text = toml::to_string(&file).expect("a model configuration can always be written as TOML");
     format!("# {}\n{text}", provenance::program())
 }
@@ -187,18 +230,34 @@ pub fn load_config<C: Config>(folder: &Path) -> Result<C> {
     Ok(file.model)
 }
 
-/// Fails if `config.toml` asks for more than the weights beside it can hold, before anything is allocated.
-pub(crate) fn check_size<C: Config>(folder: &Path, config: &C) -> Result<()> {
-    let path = folder.join(WEIGHTS);
+/// Fails if `config.toml` asks for more than the weights beside it can hold, before anything is allocated. Returns the
+/// number type of the weights.
+pub(crate) fn check_size<C: Config>(folder: &Path, config: &C) -> Result<Stored> {
+    let (path, stored) = (folder.join(WEIGHTS), stored(folder)?);
     let bytes = std::fs::metadata(&path).map_err(Error::io(&path))?.len();
-    let Some(message) = limits::fault_of_file(&config.stacks(), config.max_positions(), bytes) else {
-        return Ok(());
+    let numbers = bytes / stored.size();
+    let Some(message) = limits::fault_of_file(&config.stacks(), config.max_positions(), numbers) else {
+        return Ok(stored);
     };
     // A file that is cut off explains it better.
     let weights = std::fs::read(&path).map_err(Error::io(&path))?;
     SafeTensors::deserialize(&weights)
         .map_err(|fault| Error::Weights { path, faults: vec![not_whole(&fault)] })?;
     Err(Error::Parse { path: folder.join(CONFIG), message })
+}
+
+/// The device, for a model whose file has this number type: where no type was asked for, a CPU takes that of the file.
+pub(crate) fn holding(device: &Device, stored: Stored) -> Result<Device> {
+    match device.is_gpu() {
+        true => Ok(device.clone()),
+        false => Ok(device.holding(device.compute_type().or(stored.compute_type()))?),
+    }
+}
+
+/// Number type of the weights in `folder`.
+pub fn stored(folder: &Path) -> Result<Stored> {
+    let (path, text) = read_config(folder)?;
+    Ok(header(&path, &text)?.weights)
 }
 
 /// Task of the model in `folder`.
@@ -258,82 +317,4 @@ fn header(path: &Path, text: &str) -> Result<Header> {
         return Err(parse(message));
     }
     Ok(header)
-}
-
-/// Sets all parameters from a file; refuses, naming the key, anything missing, extra or of another shape.
-pub fn load_weights(path: &Path, params: &mut Params) -> Result<()> {
-    load_weights_but(path, params, GroupSet::NONE)
-}
-
-/// The same, but parameters of the groups `new` that the file does not have stay as they are.
-pub fn load_weights_but(path: &Path, params: &mut Params, new: GroupSet) -> Result<()> {
-    let bytes = std::fs::read(path).map_err(Error::io(path))?;
-    let weights = |faults: Vec<String>| Error::Weights { path: path.to_owned(), faults };
-    let file = SafeTensors::deserialize(&bytes).map_err(|e| weights(vec![not_whole(&e)]))?;
-    let wanted: BTreeMap<String, Vec<usize>> = params
-        .named()
-        .filter(|p| !new.contains(p.group) || file.tensor(p.name).is_ok())
-        .map(|p| (p.name.to_owned(), p.shape.to_vec()))
-        .collect();
-    let mut faults = Vec::new();
-    let mut found = Vec::new();
-    for (name, shape) in &wanted {
-        match file.tensor(name) {
-            Err(_) => faults.push(format!("`{name}` is missing; expected shape {shape:?}")),
-            Ok(tensor) if tensor.shape() != shape => {
-                faults.push(format!("`{name}` has shape {:?}; expected {shape:?}", tensor.shape()));
-            }
-            Ok(tensor) if tensor.dtype() != Dtype::F32 => {
-                faults.push(format!("`{name}` is {:?}; expected F32", tensor.dtype()));
-            }
-            Ok(tensor) => found.push((name, floats(tensor.data()))),
-        }
-    }
-    let mut extra: Vec<_> = file.names().into_iter().filter(|name| !wanted.contains_key(*name)).collect();
-    extra.sort_unstable();
-    faults.extend(extra.into_iter().map(|name| format!("`{name}` is not a parameter of this model")));
-    if !faults.is_empty() {
-        return Err(weights(faults));
-    }
-    for (name, values) in found {
-        params.set(name, &values)?;
-    }
-    Ok(())
-}
-
-/// The complaint about a file that is no safetensors file, or not all of one.
-pub fn not_whole(error: &impl std::fmt::Display) -> String {
-    format!(
-        "not a whole safetensors file ({error}): it is cut off or damaged; copy it again, or take another checkpoint"
-    )
-}
-
-/// Little-endian bytes as numbers.
-pub fn floats(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
-}
-
-/// Writes named f32 tensors with metadata, aside and then renamed.
-pub fn write_tensors(
-    path: &Path,
-    tensors: &[NamedValues<'_>],
-    metadata: BTreeMap<String, String>,
-) -> Result<()> {
-    let bytes: Vec<Cow<'_, [u8]>> = tensors.iter().map(|(_, _, values)| little_endian(values)).collect();
-    let views = tensors.iter().zip(&bytes).map(|((name, shape, _), bytes)| {
-        let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes).expect("sizes and shapes agree");
-        (name, view)
-    });
-    let metadata = (!metadata.is_empty()).then(|| metadata.into_iter().collect());
-    let file = safetensors::serialize(views, metadata).expect("in-memory tensors can always be serialised");
-    Ok(files::write(path, &file)?)
-}
-
-/// The bytes that files hold: on most machines those in memory.
-fn little_endian(values: &[f32]) -> Cow<'_, [u8]> {
-    if cfg!(target_endian = "little") {
-        Cow::Borrowed(bytemuck::cast_slice(values))
-    } else {
-        Cow::Owned(values.iter().flat_map(|v| v.to_le_bytes()).collect())
-    }
 }

@@ -19,7 +19,8 @@
 //! | [`average`] | the mean of several checkpoints |
 //! | [`batches`], [`importance`] | the loss on a text; weights and importances of heads on a text |
 //! | [`convert`] | gates into and out of a model, and heads out of it, with the same function or the nearest |
-//! | [`folder`] | `model.safetensors`, `config.toml` and dictionaries: the format that outsiders can write |
+//! | [`folder`], `weights` | `model.safetensors`, `config.toml` and dictionaries: the format that outsiders can write |
+//! | [`mod@quantise`] | model folders of 8-bit integers |
 
 pub mod attention;
 pub mod average;
@@ -40,12 +41,14 @@ pub mod lm;
 mod mixture;
 pub mod pass;
 pub mod provenance;
+pub mod quantise;
 mod slots;
 pub mod stack;
 mod stack_state;
 pub mod stepping;
 pub mod system;
 pub mod translator;
+mod weights;
 
 pub use attention::{AttentionConfig, MixtureAttention, SearchRoom};
 pub use config::ModelConfig;

@@ -60,10 +60,10 @@ const SMALL_TABLE: usize = 1 << 24;
 /// Numbers of a table of positions for each number in the file of weights.
 const TABLE_PER_NUMBER: usize = 16;
 
-/// Returns the fault of a configuration that asks for more than a file of weights with so many bytes can hold. Nothing is
-/// allocated for it then. Sizes are within the limits of [`check`].
-pub(crate) fn fault_of_file(stacks: &[StackConfig<'_>], positions: usize, bytes: u64) -> Option<String> {
-    let held = usize::try_from(bytes / 4).unwrap_or(usize::MAX);
+/// Returns the fault of a configuration that asks for more than a file of weights with room for so many numbers can
+/// hold. Nothing is allocated for it then. Sizes are within the limits of [`check`].
+pub(crate) fn fault_of_file(stacks: &[StackConfig<'_>], positions: usize, numbers: u64) -> Option<String> {
+    let held = usize::try_from(numbers).unwrap_or(usize::MAX);
     let least = stacks.iter().map(least_numbers).fold(0, usize::saturating_add);
     let table = positions * stacks.first().map_or(0, |stack| stack.width);
     if least > held {

@@ -7,7 +7,7 @@ use mae_data::batch::PackedBatch;
 use mae_engine::ops::cross_entropy::{CrossEntropy, LossSums};
 use mae_engine::ops::decode::Lineage;
 use mae_engine::ops::embed::{self, Embedding, marian_sinusoids, sinusoids};
-use mae_engine::{Device, Ids, ParamId, Params, ParamsBuilder, Segments, Tape, Tensor, Var};
+use mae_engine::{Device, GroupSet, Ids, ParamId, Params, ParamsBuilder, Segments, Tape, Tensor, Var};
 
 use crate::config::{DecoderStart, ModelConfig, Positions, Sharing, SourceEnd};
 use crate::groups::{self, REST, STATISTICS};
@@ -204,7 +204,7 @@ impl Translator {
         let output_bias = config
             .output_bias
             .then(|| params.vector("decoder.output_projection.bias".into(), target_types, REST));
-        let params = params.finish(device);
+        let params = params.finish_but(device, GroupSet::of(&[STATISTICS]));
         let config = config.clone();
         Ok(Self {
             config,

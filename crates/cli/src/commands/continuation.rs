@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::eval_lm::load;
 use super::generate::input::all_lines;
-use crate::device::DeviceArgs;
+use crate::device::InferenceArgs;
 use crate::exit::ExitCode;
 use crate::outputs::unless_nobody_reads;
 
@@ -75,7 +75,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    device: InferenceArgs,
 }
 
 /// New tokens where no number is asked for.
@@ -91,7 +91,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn go_on(args: &Args) -> Result<()> {
     let options = args.options()?;
-    let folder = load(&args.model, &args.device)?;
+    let folder = load(&args.model, &args.device.open()?)?;
     let positions = folder.model.config().max_positions;
     ensure!(
         args.max_len.is_none_or(|max_len| max_len < positions),

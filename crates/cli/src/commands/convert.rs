@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use mae_data::pairs::detect_languages;
 use mae_data::{BlockOptions, Blocks, BreakMode, Corpus, files};
@@ -10,10 +10,9 @@ use mae_model::batches::TextLoss;
 use mae_model::convert::{
     Conversion, ConversionFault, Converted, Convertible, Fold, Ranking, Removal, Removed, convert,
 };
-use mae_model::folder::{CONFIG, ModelFolder, Task, task};
+use mae_model::folder::{ModelFolder, Task, task};
 use mae_model::lm::LmFolder;
 use mae_model::{Config, groups};
-use mae_train::artifacts;
 use serde::Serialize;
 
 use super::eval_lm::{Source, load};
@@ -21,6 +20,7 @@ use super::validate::open_split;
 use crate::data_arg::data_bin;
 use crate::device::DeviceArgs;
 use crate::exit::ExitCode;
+use crate::outputs::check_model_place;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -127,7 +127,7 @@ struct Report {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    args.check_place()?;
+    check_model_place(&args.out, &args.model)?;
     let report = match task(&args.model)? {
         Task::Translation => translation(&args)?,
         Task::LanguageModeling => language(&args)?,
@@ -157,7 +157,7 @@ fn translation(args: &Args) -> Result<Report> {
 }
 
 fn language(args: &Args) -> Result<Report> {
-    let folder = load(&args.model, &args.device)?;
+    let folder = load(&args.model, &args.device.open()?)?;
     let blocks = match &args.data {
         Some(data) => {
             let opened = Source::Split(data, &args.split).open(&folder, &args.model)?;
@@ -186,29 +186,6 @@ fn name_flags(error: mae_model::Error) -> anyhow::Error {
 }
 
 impl Args {
-    /// Returns an error if the output cannot be a new folder, or would take the place of something else.
-    fn check_place(&self) -> Result<()> {
-        let (out, name) = (&self.out, self.out.display());
-        if !out.exists() {
-            return Ok(());
-        }
-        ensure!(!out.is_file(), "--out {name} is a file; a model is a folder");
-        ensure!(
-            out.canonicalize().ok() != self.model.canonicalize().ok(),
-            "--out {name} is the model itself; name another folder"
-        );
-        ensure!(
-            !out.join(artifacts::STATE).exists(),
-            "--out {name} is a checkpoint from which a run can continue; name another folder"
-        );
-        let is_empty = out.read_dir().with_context(|| format!("--out {name}"))?.next().is_none();
-        ensure!(
-            is_empty || out.join(CONFIG).is_file(),
-            "--out {name} is a folder with other files; name another folder"
-        );
-        Ok(())
-    }
-
     /// The new model, and what to say about it.
     fn converted<M: Convertible>(&self, model: &M, text: Option<&dyn Corpus>) -> Result<(M, Report)> {
         let heads = model.config().heads();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use mae_data::{AsideFile, BlockOptions, Blocks, BreakMode, Segmentation, TextDataset};
+use mae_engine::Device;
 use mae_eval::perplexity::{TextMeasure, log_probs};
 use mae_model::lm::LmFolder;
 use mae_train::dictionaries::mismatch;
@@ -15,7 +16,7 @@ use serde_json::json;
 use super::generate::args::no_such_experts;
 use super::generate::input::all_lines;
 use crate::data_arg::DataArg;
-use crate::device::DeviceArgs;
+use crate::device::InferenceArgs;
 use crate::exit::ExitCode;
 use crate::outputs::check_place;
 use crate::progress;
@@ -73,7 +74,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    device: InferenceArgs,
 }
 
 /// Flags of cutting a text into blocks.
@@ -168,7 +169,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         "--log-probs writes one file: give one --split at a time"
     );
     check_place(args.log_probs.as_deref())?;
-    let folder = load(&args.model, &args.device)?;
+    let folder = load(&args.model, &args.device.open()?)?;
     let faulty = |fault| no_such_experts(&args.model.display().to_string(), fault);
     args.expert.check(folder.model.config()).map_err(faulty)?;
     if let Some(text) = &args.text {
@@ -183,7 +184,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// Loads a language model; says what to do where it is none.
-pub(super) fn load(path: &Path, device: &DeviceArgs) -> Result<LmFolder> {
+pub(super) fn load(path: &Path, device: &Device) -> Result<LmFolder> {
     use mae_model::folder::{Task, task};
     if task(path)? == Task::Translation {
         bail!(
@@ -192,7 +193,7 @@ pub(super) fn load(path: &Path, device: &DeviceArgs) -> Result<LmFolder> {
             path.display()
         );
     }
-    LmFolder::load(path, &device.open()?).with_context(|| format!("model {}", path.display()))
+    LmFolder::load(path, device).with_context(|| format!("model {}", path.display()))
 }
 
 /// A text to read.

@@ -21,6 +21,7 @@ pub mod man;
 pub mod normalize;
 pub mod prepare;
 pub mod preprocess;
+pub mod quantize;
 pub mod quickstart;
 pub mod recipes;
 pub mod report;

@@ -15,7 +15,7 @@ use mae_train::validate::{HeadWeights, development_loss};
 use serde::Serialize;
 
 use crate::data_arg::DataArg;
-use crate::device::DeviceArgs;
+use crate::device::InferenceArgs;
 use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -69,7 +69,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    device: InferenceArgs,
 }
 
 #[derive(Serialize)]

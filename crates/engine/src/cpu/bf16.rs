@@ -1,7 +1,7 @@
 //! Matrices of bfloat16, and products of 32-bit activations with them: half the memory of f32, and as much arithmetic.
 
-use super::gemm::streamed::{self, Weight};
 use super::gemm::streamed::kernel::Lanes;
+use super::gemm::streamed::{self, Weight};
 use crate::device::to_bf16;
 
 /// The upper half of an f32.

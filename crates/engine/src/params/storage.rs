@@ -45,7 +45,9 @@ impl std::str::FromStr for ComputeType {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::NAMED.iter().find(|(_, other)| *other == name);
-        found.map(|(compute, _)| *compute).ok_or_else(|| format!("{name} is none of auto, f32, bf16 and int8"))
+        found
+            .map(|(compute, _)| *compute)
+            .ok_or_else(|| format!("{name} is none of auto, f32, bf16 and int8"))
     }
 }
 
@@ -98,7 +100,8 @@ pub(super) fn pack(layout: &mut Layout, compute: ComputeType, exact: GroupSet) -
     let mut all = Vec::with_capacity(layout.blocks.len());
     layout.group_len.fill(0);
     for block in &mut layout.blocks {
-        let large = is_large(&[block.rows, block.cols]) && block.parts.iter().all(|part| part.shape.len() == 2);
+        let large =
+            is_large(&[block.rows, block.cols]) && block.parts.iter().all(|part| part.shape.len() == 2);
         let packed = match large && !exact.contains(block.group) {
             true => Packed::zeros(compute, [block.rows, block.cols]),
             false => None,

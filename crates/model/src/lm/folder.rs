@@ -25,10 +25,12 @@ pub struct LmFolder {
 }
 
 impl LmFolder {
-    /// Loads a folder; anything missing, extra or of another shape is refused by name.
+    /// Loads a folder; anything missing, extra or of another shape is refused by name. The model computes in the number
+    /// type of the device ([`Device::holding`]), which may be left to the folder.
     pub fn load(folder: &Path, device: &Device) -> Result<Self> {
         let config: LmConfig = folder::load_config(folder)?;
-        folder::check_size(folder, &config)?;
+        let stored = folder::check_size(folder, &config)?;
+        let device = &folder::holding(device, stored)?;
         let dictionary = Arc::new(Vocab::load(folder.join(DICT))?);
         let mut model = LanguageModel::zeroed(&config, dictionary.len(), device)?;
         folder::load_weights(&folder.join(WEIGHTS), model.params_mut())?;

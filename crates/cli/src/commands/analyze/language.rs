@@ -16,7 +16,7 @@ pub(super) fn find(args: &Args) -> Result<Found> {
         args.model.display()
     );
     let max_tokens = args.blocks.max_tokens()?;
-    let folder = load(&args.model, &args.device)?;
+    let folder = load(&args.model, &args.device.open()?)?;
     let config = folder.model.config();
     let system = config.mixture.system;
     args.check_system(system)?;

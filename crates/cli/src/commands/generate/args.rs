@@ -10,7 +10,7 @@ use mae_translate::{
 };
 
 use super::output::Style;
-use crate::device::DeviceArgs;
+use crate::device::InferenceArgs;
 
 /// The models, and how they are run.
 #[derive(clap::Args)]
@@ -20,7 +20,7 @@ pub struct ModelArgs {
     /// dictionaries
     pub model: String,
     #[command(flatten)]
-    pub device: DeviceArgs,
+    pub device: InferenceArgs,
     /// Experts of a mixture that translate, in every attention of encoder and decoder: `mix` (all, by the gates), `argmax`
     /// (the gates' favourite), `random` (one drawn per sentence and attention, all equally likely), or the number of one, from 0
     #[arg(long, value_name = "WHICH", default_value_t)]

@@ -66,7 +66,14 @@ pub(super) fn forward(
         if free {
             let (gradient, held) = tape.gradients().slot(loss.vocabulary);
             let into = Into::held(held);
-            gemm([types, width, n], d_logits.t(), Mat::new(features, width), gradient, into, Precision::Training);
+            gemm(
+                [types, width, n],
+                d_logits.t(),
+                Mat::new(features, width),
+                gradient,
+                into,
+                Precision::Training,
+            );
         }
         if let Some(dx) = &mut dx {
             let part = &mut dx[first * width..range.end * width];

@@ -89,7 +89,13 @@ pub(in crate::cpu) fn product<W: Weight>(size: [usize; 3], x: &[f32], w: &[W], y
     product_by(kernels()[0].1, size, x, w, y);
 }
 
-pub(in crate::cpu) fn product_by<W: Weight>(kernel: Kernel<W>, [m, n, k]: [usize; 3], x: &[f32], w: &[W], y: &mut [f32]) {
+pub(in crate::cpu) fn product_by<W: Weight>(
+    kernel: Kernel<W>,
+    [m, n, k]: [usize; 3],
+    x: &[f32],
+    w: &[W],
+    y: &mut [f32],
+) {
     assert!(x.len() == m * k && w.len() == n * k && y.len() == m * n, "streamed product of {m}x{n}x{k}");
     let y = Output(y.as_mut_ptr());
     let [row_step, col_step] = steps([m, n, k], rayon::current_num_threads());
