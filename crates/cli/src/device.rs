@@ -1,8 +1,11 @@
 //! Device that a command computes on.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use mae_engine::cuda::compile::cache_folder;
 use mae_engine::{ComputeType, Device, Numbers};
+use mae_model::folder::for_inference;
 
 /// Flags of every command that computes.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,8 +31,13 @@ pub struct InferenceArgs {
 }
 
 impl InferenceArgs {
+    /// Opens the device for inference with the model in `folder`.
+    pub fn open(&self, folder: &Path) -> Result<Device> {
+        Ok(for_inference(&self.device()?, folder)?)
+    }
+
     /// Opens the device for models in the number type.
-    pub fn open(&self) -> Result<Device> {
+    pub fn device(&self) -> Result<Device> {
         let device = self.device.open()?;
         let named = || format!("--compute-type {} is for CPUs (--device cpu)", self.compute_type);
         device.holding(self.compute_type).with_context(named)

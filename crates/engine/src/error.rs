@@ -25,9 +25,9 @@ pub enum Error {
         /// Number of values offered.
         got: usize,
     },
-    /// A parameter is held in a number type that it cannot be read back from without loss.
+    /// A parameter is packed for inference.
     #[error("parameter `{name}` is held in {held}, for inference: it can be neither saved nor trained")]
-    NotF32 {
+    Packed {
         /// The parameter's name.
         name: String,
         /// Number type of the device's matrices.

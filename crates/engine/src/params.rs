@@ -224,7 +224,7 @@ pub struct Params {
     buffers: Vec<Buffer>,
     /// On a GPU that computes in bfloat16: the same values in bfloat16, which products read.
     shadows: Vec<Buffer>,
-    /// Matrices of another number type than f32, by block; they are not in the buffers.
+    /// Matrices that are packed for products, by block; they are not in the buffers.
     packed: Vec<Option<Packed>>,
     names: BTreeMap<String, ParamId>,
 }
@@ -266,17 +266,17 @@ impl Params {
         Ok(values)
     }
 
-    /// Fails where matrices are not of f32: such parameters are neither saved nor trained.
-    pub fn check_f32(&self) -> Result<()> {
+    /// Fails where matrices are packed for products: such parameters are neither saved nor trained.
+    pub fn check_unpacked(&self) -> Result<()> {
         let Some(block) = self.packed.iter().position(Option::is_some) else { return Ok(()) };
         let (name, held) = (&self.layout.blocks[block].parts[0].name, self.device.compute_type());
-        Err(Error::NotF32 { name: name.clone(), held })
+        Err(Error::Packed { name: name.clone(), held })
     }
 
     /// All named parameters as they are now; what is asked of the device afterwards does not change the copy. The host
-    /// need not wait for it. Fails where matrices are not of f32.
+    /// need not wait for it. Fails where matrices are packed.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        self.check_f32()?;
+        self.check_unpacked()?;
         let groups = self.buffers.iter().map(HostCopy::of).collect::<Result<_>>()?;
         Ok(Snapshot { layout: self.layout.clone(), groups })
     }
@@ -381,9 +381,9 @@ impl Params {
     ///
     /// # Panics
     ///
-    /// If matrices are not of f32 ([`Params::check_f32`]).
+    /// If matrices are packed ([`Params::check_unpacked`]).
     pub fn gradients(&self) -> Gradients {
-        self.check_f32().expect("parameters that are trained are of f32");
+        self.check_unpacked().expect("parameters that are trained are not packed");
         Gradients::new(&self.device, &self.layout)
     }
 
@@ -451,10 +451,10 @@ impl Params {
         Matrix { rows, cols, values }
     }
 
-    /// The values of a block of f32.
+    /// The values of a block that is not packed.
     pub(crate) fn values(&self, id: ParamId) -> &[f32] {
         let block = self.block(id);
-        assert!(self.packed[id.0].is_none(), "`{}` is not of f32", block.parts[0].name);
+        assert!(self.packed[id.0].is_none(), "`{}` is packed", block.parts[0].name);
         &self.buffers[block.group.0][block.range()]
     }
 

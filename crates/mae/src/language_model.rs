@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mae_data::{BlockOptions, Blocks, BreakMode, EOS, Segmentation, Segmenter, TextDataset};
 use mae_eval::perplexity::log_probs;
 use mae_model::LmConfig;
-use mae_model::folder::{Task, task};
+use mae_model::folder::{Task, for_inference, task};
 use mae_model::lm::LmFolder;
 use mae_translate::{
     ContinueOptions, ExpertChoice, ExpertFault, Prompt, PromptRoom, continue_texts, lm_text,
@@ -116,7 +116,8 @@ impl LanguageModel {
         if task(path)? == Task::Translation {
             return Err(mae_translate::Error::TranslationModel { path: path.to_owned() }.into());
         }
-        let folder = LmFolder::load(path, device.engine())
+        let engine = for_inference(device.engine(), path)?;
+        let folder = LmFolder::load(path, &engine)
             .map_err(|source| mae_translate::Error::Load { path: path.to_owned(), source })?;
         Ok(Self::from_model(folder, device))
     }

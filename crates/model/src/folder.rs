@@ -67,7 +67,7 @@ impl Stored {
         *self == Self::F32
     }
 
-    /// The type in which a CPU computes with such a file if no other is asked for.
+    /// The type in which a CPU computes with such a file, in inference, if no other is asked for.
     pub fn compute_type(self) -> ComputeType {
         match self {
             Self::F32 => ComputeType::F32,
@@ -246,11 +246,21 @@ pub(crate) fn check_size<C: Config>(folder: &Path, config: &C) -> Result<Stored>
     Err(Error::Parse { path: folder.join(CONFIG), message })
 }
 
-/// The device, for a model whose file has this number type: where no type was asked for, a CPU takes that of the file.
+/// The device, for a model whose file has this number type: a CPU holds 8-bit integers as such unless another type was
+/// asked for.
 pub(crate) fn holding(device: &Device, stored: Stored) -> Result<Device> {
+    match stored {
+        Stored::Int8 if !device.is_gpu() => Ok(device.holding(device.compute_type().or(ComputeType::Int8))?),
+        _ => Ok(device.clone()),
+    }
+}
+
+/// The device, for inference with the model in `folder`, which is neither trained nor saved: where no number type was
+/// asked for, a CPU takes that of the folder, packed for products.
+pub fn for_inference(device: &Device, folder: &Path) -> Result<Device> {
     match device.is_gpu() {
         true => Ok(device.clone()),
-        false => Ok(device.holding(device.compute_type().or(stored.compute_type()))?),
+        false => Ok(device.holding(device.compute_type().or(stored(folder)?.compute_type()))?),
     }
 }
 

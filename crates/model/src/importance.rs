@@ -52,7 +52,7 @@ pub struct TextStatistics {
 /// mixture, or 1.
 pub fn of_text<M: Model>(model: &M, text: &dyn Corpus) -> Result<TextStatistics> {
     let meter = HeadMeter::default();
-    model.params().check_f32()?;
+    model.params().check_unpacked()?;
     let mut gradients = model.params().gradients();
     let loss = batches::over(model, text, |batch: &PackedBatch| {
         let on_device = model.upload(batch);

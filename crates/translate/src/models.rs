@@ -140,5 +140,6 @@ fn load_folder(path: &Path, device: &Device) -> Result<ModelFolder> {
     if folder::task(path)? == Task::LanguageModeling {
         return Err(Error::LanguageModel { path: path.to_owned() });
     }
-    ModelFolder::load(path, device).map_err(failed)
+    let device = folder::for_inference(device, path)?;
+    ModelFolder::load(path, &device).map_err(failed)
 }

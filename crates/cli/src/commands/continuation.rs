@@ -91,7 +91,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn go_on(args: &Args) -> Result<()> {
     let options = args.options()?;
-    let folder = load(&args.model, &args.device.open()?)?;
+    let folder = load(&args.model, &args.device.open(&args.model)?)?;
     let positions = folder.model.config().max_positions;
     ensure!(
         args.max_len.is_none_or(|max_len| max_len < positions),

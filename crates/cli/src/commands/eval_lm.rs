@@ -169,7 +169,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         "--log-probs writes one file: give one --split at a time"
     );
     check_place(args.log_probs.as_deref())?;
-    let folder = load(&args.model, &args.device.open()?)?;
+    let folder = load(&args.model, &args.device.open(&args.model)?)?;
     let faulty = |fault| no_such_experts(&args.model.display().to_string(), fault);
     args.expert.check(folder.model.config()).map_err(faulty)?;
     if let Some(text) = &args.text {

@@ -98,7 +98,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if folder::task(&args.model)? == Task::LanguageModeling {
         bail!("{} is a language model: measure it with `mae eval-lm {0} --data DIR`", args.model.display());
     }
-    let folder = ModelFolder::load(&args.model, &args.device.open()?)
+    let folder = ModelFolder::load(&args.model, &args.device.open(&args.model)?)
         .with_context(|| format!("model {}", args.model.display()))?;
     let data = args.data.needed("")?;
     let (from, to) = match (&args.source_lang, &args.target_lang) {

@@ -1,9 +1,9 @@
 //! Shared CPU code: matrix products, parallel row loops with fixed order of sums, vectorised exponentials.
 
-pub(crate) mod bf16;
 pub mod gemm;
 pub mod int8;
 pub(crate) mod math;
+pub(crate) mod panels;
 
 use rayon::prelude::*;
 

@@ -3,18 +3,18 @@
 use std::borrow::Cow;
 
 use super::{GroupSet, Layout};
-use crate::cpu::bf16::Bf16Matrix;
 use crate::cpu::gemm::{Into, Mat, Precision, gemm};
 use crate::cpu::int8::Int8Matrix;
+use crate::cpu::panels::{Half, Panels};
 
 /// Number type in which a CPU holds the large matrices of a model. Vectors and small matrices have 32 bits in every
 /// type, as have activations between products, norms, softmax and residual sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ComputeType {
-    /// That of the model's file; f32 for models without one.
+    /// That of the model's file; f32 for models without one, in the layout of training.
     #[default]
     Auto,
-    /// Numbers of 32 bits.
+    /// Numbers of 32 bits, packed for products.
     F32,
     /// Weights of 16 bits, activations of 32 bits.
     Bf16,
@@ -51,29 +51,31 @@ impl std::str::FromStr for ComputeType {
     }
 }
 
-/// Fewest values of a matrix that is held in another type than f32. Smaller ones cost nothing, and some are the last
-/// layers of gates, which decide more than their size says.
+/// Fewest values of a matrix that is packed. Smaller ones cost nothing in f32, and some are the last layers of gates,
+/// which decide more than their size says.
 const LEAST_VALUES: usize = 1 << 14;
 /// Fewest values of its rows.
 const LEAST_COLS: usize = 32;
 
-/// Returns true for matrices that are held in another type than f32 where one is asked for.
+/// Returns true for matrices that are packed where a number type is asked for.
 pub fn is_large(shape: &[usize]) -> bool {
     matches!(*shape, [rows, cols] if cols >= LEAST_COLS && rows * cols >= LEAST_VALUES)
 }
 
-/// A matrix in another type than f32.
+/// A matrix that is packed for products.
 #[derive(Clone)]
 pub(super) enum Packed {
-    Bf16(Bf16Matrix),
+    F32(Panels<f32>),
+    Bf16(Panels<Half>),
     Int8(Int8Matrix),
 }
 
 impl Packed {
     fn zeros(compute: ComputeType, shape: [usize; 2]) -> Option<Self> {
         match compute {
-            ComputeType::Auto | ComputeType::F32 => None,
-            ComputeType::Bf16 => Some(Self::Bf16(Bf16Matrix::zeros(shape))),
+            ComputeType::Auto => None,
+            ComputeType::F32 => Some(Self::F32(Panels::zeros(shape))),
+            ComputeType::Bf16 => Some(Self::Bf16(Panels::zeros(shape))),
             ComputeType::Int8 => Some(Self::Int8(Int8Matrix::zeros(shape))),
         }
     }
@@ -81,6 +83,7 @@ impl Packed {
     /// Rounds rows of numbers, from row `first` on.
     pub(super) fn set(&mut self, first: usize, values: &[f32]) {
         match self {
+            Self::F32(matrix) => matrix.set(first, values),
             Self::Bf16(matrix) => matrix.set(first, values),
             Self::Int8(matrix) => matrix.set(first, values),
         }
@@ -89,6 +92,7 @@ impl Packed {
     /// The numbers of a row.
     pub(super) fn row(&self, row: usize, values: &mut [f32]) {
         match self {
+            Self::F32(matrix) => matrix.row(row, values),
             Self::Bf16(matrix) => matrix.row(row, values),
             Self::Int8(matrix) => matrix.row(row, values),
         }
@@ -139,6 +143,7 @@ impl<'a> Matrix<'a> {
                 let (x, w) = (Mat::new(x, cols), Mat::new(w, cols).t());
                 gemm([m, rows, cols], x, w, y, Into::Overwrite, precision);
             }
+            Values::Packed(Packed::F32(matrix)) => matrix.product(m, x, y),
             Values::Packed(Packed::Bf16(matrix)) => matrix.product(m, x, y),
             Values::Packed(Packed::Int8(matrix)) => matrix.product(m, x, y),
         }

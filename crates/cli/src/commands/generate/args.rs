@@ -40,7 +40,8 @@ impl ModelArgs {
             self.model.split(':').filter(|name| !name.is_empty()).collect()
         };
         ensure!(!paths.is_empty(), "no model is named in `{}`", self.model);
-        Models::load(&paths, &self.device.open()?).map_err(|error| match error {
+        let device = self.device.device()?;
+        Models::load(&paths, &device).map_err(|error| match error {
             Error::LanguageModel { path } => anyhow!(
                 "{} is a language model, which does not translate: `mae continue {0} --prompt TEXT` continues \
                  a text, `mae eval-lm {0} --data DIR` measures it",

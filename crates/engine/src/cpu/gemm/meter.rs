@@ -28,12 +28,12 @@ pub fn meter_reset() {
 }
 
 /// Counts a product until dropped.
-pub(super) struct Running {
+pub(in crate::cpu) struct Running {
     begun: Instant,
     flops: usize,
 }
 
-pub(super) fn start(flops: usize) -> Running {
+pub(in crate::cpu) fn start(flops: usize) -> Running {
     Running { begun: Instant::now(), flops }
 }
 

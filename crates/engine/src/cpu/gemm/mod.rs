@@ -13,7 +13,7 @@
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
-mod meter;
+pub(super) mod meter;
 mod portable;
 pub(super) mod streamed;
 #[cfg(test)]

@@ -2,9 +2,6 @@
 
 use super::{LANES, PANEL, Part, SHIFT, STEP};
 
-/// Most rows of X that a kernel multiplies at a time: their sums fill the registers of AVX-512.
-pub(super) const MAX_ROWS: usize = 6;
-
 /// Computes a part.
 ///
 /// # Safety

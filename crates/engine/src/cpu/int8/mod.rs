@@ -16,12 +16,10 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use rayon::prelude::*;
-
+use super::gemm::meter;
+use super::panels::{Output, PANEL, for_parts};
 pub use quantise::quantise_row;
 
-/// Columns of Y, rows of W, that lie together.
-const PANEL: usize = 64;
 /// Values of a row that are multiplied at a time, and that lie side by side.
 const STEP: usize = 4;
 /// Rows of W in a [`Line`].
@@ -32,8 +30,6 @@ const DEPTH: usize = 64;
 const SHIFT: i32 = 128;
 /// Products below this number of multiplications are not worth a second thread.
 const SMALL: usize = 1 << 20;
-/// Tasks per thread that even out threads of unequal speed.
-const TASKS_PER_THREAD: usize = 2;
 
 /// Four values of 16 rows: a cache line.
 #[derive(Clone, Copy)]
@@ -143,26 +139,17 @@ impl Int8Matrix {
         if m == 0 || n == 0 {
             return;
         }
+        let _metered = meter::start(2 * m * n * k);
         let (mut rounded, mut scales) = ROUNDED.take();
         rounded.resize(rounded.len().max(m * self.depth()), 0);
         scales.resize(scales.len().max(m), 0.0);
         quantise::quantise_shifted(x, k, &mut rounded[..m * self.depth()], &mut scales[..m]);
         let (x, y) = (Activations { values: &rounded, scales: &scales }, Output(y.as_mut_ptr()));
-        let panels = n.div_ceil(PANEL);
-        let [row_step, panel_step] = steps([m, panels, k], rayon::current_num_threads());
-        let across = panels.div_ceil(panel_step);
-        let compute = |task: usize| {
-            let (row, panel) = (task / across * row_step, task % across * panel_step);
-            let rows = row..m.min(row + row_step);
-            let panels = panel..panels.min(panel + panel_step);
+        for_parts([m, n.div_ceil(PANEL)], m * n * k < SMALL, |rows, panels| {
             // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
             // parts lie inside Y and do not overlap.
             unsafe { kernel(&Part { x: &x, w: self, rows, panels, y }) };
-        };
-        match m.div_ceil(row_step) * across {
-            1 => compute(0),
-            tasks => (0..tasks).into_par_iter().with_max_len(1).for_each(compute),
-        }
+        });
         ROUNDED.set((rounded, scales));
     }
 }
@@ -170,18 +157,6 @@ impl Int8Matrix {
 thread_local! {
     /// Rounded rows and their scales, which keep their memory from product to product.
     static ROUNDED: Cell<(Vec<u8>, Vec<f32>)> = const { Cell::new((Vec::new(), Vec::new())) };
-}
-
-/// Rows and panels of a task.
-fn steps([m, panels, k]: [usize; 3], threads: usize) -> [usize; 2] {
-    if threads == 1 || m * panels * PANEL * k < SMALL {
-        return [m, panels];
-    }
-    let wanted = threads * TASKS_PER_THREAD;
-    let panel_step = panels.div_ceil(wanted);
-    let down = (wanted / panels.div_ceil(panel_step)).max(1);
-    let row_step = m.div_ceil(down).next_multiple_of(kernel::MAX_ROWS).max(4 * kernel::MAX_ROWS);
-    [row_step.min(m), panel_step]
 }
 
 /// X, rounded and shifted, with the scale of each row.
@@ -199,15 +174,6 @@ struct Part<'a> {
     panels: Range<usize>,
     y: Output,
 }
-
-/// Y, whose parts are written by several threads.
-#[derive(Clone, Copy)]
-struct Output(*mut f32);
-
-// SAFETY: `product_by` gives out disjoint parts, and only the kernel that owns a part writes to it.
-unsafe impl Send for Output {}
-// SAFETY: as above.
-unsafe impl Sync for Output {}
 
 impl Part<'_> {
     /// Shifted values of a row of X.

@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::kernel::MAX_ROWS;
 use super::{Kernel, LANES, PANEL, Part, STEP};
+use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
 
 /// Lines of a panel in one step.
 const WIDE: usize = PANEL / LANES;

@@ -5,12 +5,12 @@ use super::{PANEL, Part, Weight};
 /// Rows of W that are multiplied at a time.
 pub(super) const GROUP: usize = 4;
 /// Most rows of X that are multiplied at a time: their sums, 4 each, fill the registers of AVX-512.
-pub(super) const MAX_ROWS: usize = 6;
+pub(in crate::cpu) const MAX_ROWS: usize = 6;
 /// Values in a vector.
-pub(super) const LANES: usize = 16;
+pub(in crate::cpu) const LANES: usize = 16;
 
 /// 16 sums. Methods are unsafe because the processor must have the instructions.
-pub(in crate::cpu) trait Lanes: Copy {
+pub(crate) trait Lanes: Copy {
     /// Rows of X whose sums fit into registers.
     const ROWS: usize;
 
@@ -20,6 +20,10 @@ pub(in crate::cpu) trait Lanes: Copy {
     unsafe fn load(at: *const f32) -> Self;
     /// The 16 values whose upper halves are at `at`, and whose lower halves are 0.
     unsafe fn widen(at: *const u16) -> Self;
+    /// The value at `at` in all lanes.
+    unsafe fn splat(at: *const f32) -> Self;
+    /// Writes the 16 values to `at`.
+    unsafe fn store(self, at: *mut f32);
     /// `self + a·b`, rounded once.
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
     /// The sum of the lanes of each vector: in each four `(l₀ + l₂) + (l₁ + l₃)`, then the fours in the same way.
@@ -30,7 +34,7 @@ pub(in crate::cpu) trait Lanes: Copy {
 
 /// Without vector instructions.
 #[derive(Clone, Copy)]
-pub(super) struct Portable([f32; LANES]);
+pub(in crate::cpu) struct Portable([f32; LANES]);
 
 impl Lanes for Portable {
     const ROWS: usize = 1;
@@ -51,6 +55,18 @@ impl Lanes for Portable {
         // SAFETY: the caller gives the address of 16 values.
         let halves = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
         Self(halves.map(|half| f32::from_bits(u32::from(half) << 16)))
+    }
+
+    #[inline(always)]
+    unsafe fn splat(at: *const f32) -> Self {
+        // SAFETY: the caller gives the address of a value.
+        Self([unsafe { *at }; LANES])
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, at: *mut f32) {
+        // SAFETY: the caller gives the address of room for 16 values.
+        unsafe { at.cast::<[f32; LANES]>().write_unaligned(self.0) }
     }
 
     #[inline(always)]

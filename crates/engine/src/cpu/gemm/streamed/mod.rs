@@ -9,7 +9,7 @@ pub(in crate::cpu) mod kernel;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
-mod x86;
+pub(in crate::cpu) mod x86;
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use kernel::{GROUP, Portable};
 
 /// Values of W as they are stored.
-pub(in crate::cpu) trait Weight: Copy + Send + Sync {
+pub(crate) trait Weight: Copy + Send + Sync {
     /// 16 values from `at` on.
     ///
     /// # Safety

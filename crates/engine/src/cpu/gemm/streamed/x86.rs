@@ -30,7 +30,7 @@ unsafe fn avx2<W: Weight>(part: &Part<'_, W>) {
 }
 
 #[derive(Clone, Copy)]
-struct Avx512(__m512);
+pub(in crate::cpu) struct Avx512(__m512);
 
 impl Lanes for Avx512 {
     const ROWS: usize = MAX_ROWS;
@@ -53,6 +53,18 @@ impl Lanes for Avx512 {
         let halves = unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast())) };
         // SAFETY: as above.
         Self(unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(halves)) })
+    }
+
+    #[inline(always)]
+    unsafe fn splat(at: *const f32) -> Self {
+        // SAFETY: the caller gives the address of a value.
+        Self(unsafe { _mm512_set1_ps(*at) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, at: *mut f32) {
+        // SAFETY: the caller gives the address of room for 16 values.
+        unsafe { _mm512_storeu_ps(at, self.0) }
     }
 
     #[inline(always)]
@@ -89,7 +101,7 @@ impl Lanes for Avx512 {
 
 /// Lanes 0 to 7, and 8 to 15.
 #[derive(Clone, Copy)]
-struct Avx2(__m256, __m256);
+pub(in crate::cpu) struct Avx2(__m256, __m256);
 
 impl Lanes for Avx2 {
     // The sums of one row and the weights they are multiplied with take all 16 registers.
@@ -116,6 +128,21 @@ impl Lanes for Avx2 {
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(halves))
             };
             Self(eight(at), eight(at.add(8)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(at: *const f32) -> Self {
+        // SAFETY: the caller gives the address of a value.
+        unsafe { Self(_mm256_set1_ps(*at), _mm256_set1_ps(*at)) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, at: *mut f32) {
+        // SAFETY: the caller gives the address of room for 16 values.
+        unsafe {
+            _mm256_storeu_ps(at, self.0);
+            _mm256_storeu_ps(at.add(8), self.1);
         }
     }
 

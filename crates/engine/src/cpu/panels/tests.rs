@@ -1,0 +1,85 @@
+//! Every kernel of this machine against sums one after the other, to the bit.
+
+use super::*;
+use crate::Rng;
+
+fn random(seed: u64, len: usize) -> Vec<f32> {
+    let stream = Rng::new(seed, 0).stream(0);
+    (0..len as u32).map(|i| stream.normal(i, 0)).collect()
+}
+
+fn panels<W: Number>(values: &[f32], shape: [usize; 2]) -> Panels<W> {
+    let mut panels = Panels::zeros(shape);
+    panels.set(0, values);
+    panels
+}
+
+fn check<W: Number>() {
+    for [m, n, k] in [[1, 1, 1], [5, 67, 15], [7, 64, 16], [13, 131, 70], [1, 6, 512], [31, 50, 33]] {
+        let (x, panels) = (random(1, m * k), panels::<W>(&random(2, n * k), [n, k]));
+        let mut want = Vec::new();
+        for x in x.chunks_exact(k) {
+            for row in 0..n {
+                let mut w = vec![0.0; k];
+                panels.row(row, &mut w);
+                want.push(x.iter().zip(&w).fold(0f32, |sum, (x, w)| x.mul_add(*w, sum)));
+            }
+        }
+        for (name, kernel) in kernel::kernels() {
+            let mut y = vec![f32::NAN; m * n];
+            panels.product_by(kernel, m, &x, &mut y);
+            assert_eq!(y, want, "{name}, {m}x{n}x{k}");
+        }
+    }
+}
+
+#[test]
+fn all_kernels_give_the_same_bits() {
+    check::<f32>();
+    check::<Half>();
+}
+
+#[test]
+fn numbers_come_back() {
+    let (n, k) = (70, 9);
+    let values = random(3, n * k);
+    let (exact, halves) = (panels::<f32>(&values, [n, k]), panels::<Half>(&values, [n, k]));
+    for (row, values) in values.chunks_exact(k).enumerate() {
+        let (mut f32s, mut rounded) = (vec![0.0; k], vec![0.0; k]);
+        exact.row(row, &mut f32s);
+        halves.row(row, &mut rounded);
+        assert_eq!(f32s, values);
+        assert!(values.iter().zip(&rounded).all(|(v, r)| (v - r).abs() <= v.abs() / 256.0));
+    }
+}
+
+#[test]
+fn a_row_depends_neither_on_other_rows_nor_on_the_threads() {
+    let [m, n, k] = [61, 200, 272];
+    let (x, panels) = (random(3, m * k), panels::<f32>(&random(4, n * k), [n, k]));
+    let mut whole = vec![0.0; m * n];
+    panels.product(m, &x, &mut whole);
+    for rows in [0..1, 3..8, 10..60] {
+        let mut part = vec![0.0; rows.len() * n];
+        panels.product(rows.len(), &x[rows.start * k..rows.end * k], &mut part);
+        assert_eq!(part, whole[rows.start * n..rows.end * n], "{rows:?}");
+    }
+    for threads in [1, 3, 16] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let mut other = vec![0.0; m * n];
+        pool.install(|| panels.product(m, &x, &mut other));
+        assert_eq!(other, whole, "{threads} threads");
+    }
+}
+
+#[test]
+fn tasks_cover_all_rows_and_panels() {
+    for size @ [m, panels] in [[1, 8], [160, 8], [4096, 8], [5, 104], [600, 1]] {
+        for threads in [2, 16, 64] {
+            let [rows, step] = steps(size, threads);
+            assert!((1..=m).contains(&rows) && step >= 1, "{size:?}, {threads} threads: {rows}x{step}");
+            let tasks = m.div_ceil(rows) * panels.div_ceil(step);
+            assert!(tasks <= 4 * threads, "{size:?}, {threads} threads: {tasks} tasks");
+        }
+    }
+}
