@@ -16,6 +16,7 @@ pub fn write(folder: &Path, (study, out): (&Study, &Path), score: Score, runs: &
     let mut figures = vec![
         ("scores.svg".to_owned(), of_study::scores(study, score, runs)),
         ("score-by-information.svg".to_owned(), of_study::score_by_information(study, score, runs)),
+        ("tag-information.svg".to_owned(), of_study::tag_information(study, runs)),
     ];
     let names = runs.iter().map(|run| folder_name(&run.system, run.seed));
     let curves = of_study::learning_curves(study, out, names, &mut Vec::new());

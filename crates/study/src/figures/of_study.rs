@@ -1,4 +1,5 @@
-//! Figures of a study: its scores as dots, scores against what gates have learned, and the learning curves of its runs.
+//! Figures of a study: its scores as dots, scores against what gates have learned, what gates tell about the tags of lines,
+//! and the learning curves of its runs.
 
 use std::path::Path;
 
@@ -71,6 +72,31 @@ pub fn score_by_information(study: &Study, score: Score, runs: &[RunResult]) -> 
         .filter(|cloud| !cloud.runs.is_empty())
         .collect();
     scatter::draw(&clouds, "I(expert; input), encoder, nats", &label(study, score))
+}
+
+/// Draws how much every attention's experts tell about the tags of lines, run by run, with the mean of untrained gates beside
+/// it: a map of what gates have learned about them. Systems whose gates take no steps are left out. `None` without tags.
+pub fn tag_information(study: &Study, runs: &[RunResult]) -> Option<String> {
+    let mut rows: Vec<Dots> = Vec::new();
+    for system in &study.systems {
+        let own = runs.iter().filter(|run| run.system == system.name);
+        let gates: Vec<_> = own.filter_map(|run| Some((run.seed, run.gates.as_ref()?))).collect();
+        let Some((_, first)) = gates.iter().find(|(_, gates)| gates.updates.is_some_and(|steps| steps > 0))
+        else {
+            continue;
+        };
+        for (number, attention) in first.attentions.iter().enumerate() {
+            let here =
+                || gates.iter().filter_map(|(seed, gates)| Some((*seed, gates.attentions.get(number)?)));
+            let values: Vec<_> =
+                here().filter_map(|(seed, at)| Some((format!("seed {seed}"), at.tag_information?))).collect();
+            let untrained: Vec<f64> = here().filter_map(|(_, at)| at.untrained_tag_information).collect();
+            let mean = untrained.iter().sum::<f64>() / untrained.len() as f64;
+            let beside = (!untrained.is_empty()).then_some(mean);
+            rows.push(Dots { name: format!("{}, {}", system.name, attention.attention), values, beside });
+        }
+    }
+    dots::draw(&rows, "I(tag; expert), nats", "untrained gate")
 }
 
 /// Draws a curve over epochs, a line for the mean of each system and a band from its lowest to its highest seed, from epoch
