@@ -57,6 +57,17 @@ pub enum Error {
         /// Bytes of memory of the GPU.
         total: usize,
     },
+    /// A batch has more rows than a launch of a kernel can cover.
+    #[error(
+        "the batch is too large for a GPU: kernel `{kernel}` would need {blocks} blocks side by side, and there can be \
+         {MOST_BLOCKS}; make batches smaller"
+    )]
+    TooManyRows {
+        /// Name of the kernel.
+        kernel: &'static str,
+        /// Blocks that it would need.
+        blocks: u32,
+    },
     /// Several processes cannot work together; the text says why and what to do.
     #[error("{0}")]
     Launch(String),
@@ -84,6 +95,9 @@ pub enum Error {
         numbers: Numbers,
     },
 }
+
+/// Most blocks in the second and third dimension of a grid.
+pub(crate) const MOST_BLOCKS: u32 = 65_535;
 
 /// GiB with two digits after the point.
 fn gib(bytes: usize) -> String {

@@ -10,6 +10,7 @@ use super::compile::{Unit, machine_code};
 use super::kernel::{Kernel, kernel_struct};
 use super::memory::{Dtype, Ptr};
 use super::{Gpu, Live};
+use crate::error::MOST_BLOCKS;
 use crate::rng;
 use crate::{Error, Numbers, Result};
 
@@ -110,11 +111,14 @@ impl Gpu {
             return;
         }
         let name = K::SIGNATURE.name;
+        let [x, y, z] = shape.grid;
+        if let Some(&blocks) = [y, z].iter().find(|blocks| **blocks > MOST_BLOCKS) {
+            return self.fail(Error::TooManyRows { kernel: name, blocks });
+        }
         let function = match self.function(unit, name, shape.shared) {
             Ok(function) => function,
             Err(error) => return self.fail(error),
         };
-        let [x, y, z] = shape.grid;
         let launch = |arguments: &mut [*mut c_void]| {
             // SAFETY: a `Kernel` passes the arguments that the kernel of this name declares. They are plain values;
             // addresses among them come from blocks of device memory, which Rust never reads through references.
