@@ -1,34 +1,61 @@
 //! Arguments from Python: devices, number types, texts, experts.
 
-use mae::{Device, ExpertChoice, Numbers};
+use mae::{ComputeType, Device, ExpertChoice, Numbers};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::errors::{exception, wrong};
 
-/// The device of a name (`auto`, `cpu`, `cuda`, `cuda:1`) with a number type (`auto`, `float32`, `bfloat16`).
+/// The device of a name (`auto`, `cpu`, `cuda`, `cuda:1`) for inference in a number type (`auto`, `float32`, `bfloat16`,
+/// `int8`, with the short names of the program). Only a CPU computes in 8-bit integers, so that `auto` is a CPU then.
 pub fn device(name: &str, compute_type: &str) -> PyResult<Device> {
-    let numbers = match compute_type {
-        "auto" | "default" => None,
-        "float32" | "f32" => Some(Numbers::F32),
-        "bfloat16" | "bf16" => Some(Numbers::Bf16),
-        other => {
-            return Err(wrong(format!("compute_type={other:?}: there are auto, float32 and bfloat16")));
-        }
+    let compute = compute(compute_type)?;
+    let numbers = match compute {
+        ComputeType::F32 => Numbers::F32,
+        _ => Numbers::default(),
     };
-    let cuda = |ordinal: usize| Device::cuda_with(ordinal, numbers.unwrap_or_default()).map_err(exception);
-    match name {
-        "cpu" if numbers == Some(Numbers::Bf16) => {
-            Err(wrong("compute_type=\"bfloat16\": the CPU computes in float32"))
+    let held = |device: Device| match compute {
+        ComputeType::Int8 if device.is_gpu() => {
+            Err(wrong("compute_type=\"int8\": only a CPU computes in 8-bit integers"))
         }
-        "cpu" => Ok(Device::cpu()),
-        "auto" if numbers.is_none() => Ok(Device::auto()),
-        "auto" => Ok(cuda(0).unwrap_or_else(|_| Device::cpu())),
-        "cuda" => cuda(0),
+        ComputeType::Auto => Ok(device),
+        _ if device.is_gpu() => Ok(device),
+        other => device.with_compute_type(other).map_err(exception),
+    };
+    let cuda = |ordinal: usize| Device::cuda_with(ordinal, numbers).map_err(exception);
+    match name {
+        "cpu" => held(Device::cpu()),
+        "auto" if compute == ComputeType::Int8 => held(Device::cpu()),
+        "auto" => held(cuda(0).unwrap_or_else(|_| Device::cpu())),
+        "cuda" => held(cuda(0)?),
         other => match other.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()) {
-            Some(ordinal) => cuda(ordinal),
+            Some(ordinal) => held(cuda(ordinal)?),
             None => Err(wrong(format!("device={other:?}: there are auto, cpu, cuda and cuda:N"))),
         },
+    }
+}
+
+/// The device that a model is trained on: float32 on a CPU, float32 or bfloat16 on a GPU.
+pub fn training_device(name: &str, compute_type: &str) -> PyResult<Device> {
+    let compute = compute(compute_type)?;
+    let device = device(name, if compute == ComputeType::Int8 { "auto" } else { compute_type })?;
+    match compute {
+        ComputeType::Int8 => Err(wrong("compute_type=\"int8\": models are trained in float32 or bfloat16")),
+        ComputeType::Bf16 if !device.is_gpu() => {
+            Err(wrong("compute_type=\"bfloat16\": on a CPU models are trained in float32"))
+        }
+        _ if device.is_gpu() => Ok(device),
+        _ => Ok(Device::cpu()),
+    }
+}
+
+fn compute(name: &str) -> PyResult<ComputeType> {
+    match name {
+        "auto" | "default" => Ok(ComputeType::Auto),
+        "float32" | "f32" => Ok(ComputeType::F32),
+        "bfloat16" | "bf16" => Ok(ComputeType::Bf16),
+        "int8" => Ok(ComputeType::Int8),
+        other => Err(wrong(format!("compute_type={other:?}: there are auto, float32, bfloat16 and int8"))),
     }
 }
 

@@ -81,7 +81,7 @@ impl Study {
             over.push(table.map_err(|fault| wrong(fault.to_string()))?);
         }
         refuse_owned(&over, OWNED).map_err(|fault| wrong(fault.to_string()))?;
-        let device = py.detach(|| arguments::device(device, compute_type))?;
+        let device = py.detach(|| arguments::training_device(device, compute_type))?;
         let data = match (data, chosen.corpus) {
             (Some(data), _) => data,
             (None, Some(corpus)) => py.detach(|| corpus.make(&out)).map_err(exception)?,

@@ -75,7 +75,7 @@ pub fn train(
             chosen = chosen.set(&setting(prefix, &key, &value)?).map_err(refused)?;
         }
     }
-    let device = py.detach(|| arguments::device(device, compute_type))?;
+    let device = py.detach(|| arguments::training_device(device, compute_type))?;
     let folder = save_dir.clone();
     let ended =
         background::run(py, callback.as_ref(), move |stop, events| -> Result<RunSummary, training::Error> {

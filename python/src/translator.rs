@@ -20,7 +20,7 @@ const TOGETHER: usize = 4096;
 ///
 /// path: a model folder, or a list of folders whose probabilities are averaged.
 /// device: "auto" (a GPU if there is one), "cpu", "cuda" or "cuda:N".
-/// compute_type: "auto", "float32" or "bfloat16" (GPUs only).
+/// compute_type: "auto" (as the folder stores it), "float32", "bfloat16" or, on a CPU, "int8".
 ///
 /// A translator can be used by several threads at once, and the GIL is released while it computes. The result for a line
 /// depends neither on other lines nor on other calls.

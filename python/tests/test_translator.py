@@ -148,3 +148,20 @@ def test_many_calls_leave_no_memory_behind(translator):
     for _ in range(1500):
         call()
     assert resident() - before < 8 << 20
+
+
+def test_number_types_of_inference(trained, translator, sources, place, data):
+    texts = [found.text for found in translator.translate(sources[:200])]
+    for compute_type in ("bfloat16", "int8"):
+        other = mae_mt.Translator(trained.model, device="cpu", compute_type=compute_type)
+        same = sum(text == found.text for text, found in zip(texts, other.translate(sources[:200])))
+        assert same >= 190, (compute_type, same)
+    mae("quantize", trained.model, "--out", place / "int8", check=True)
+    small, whole = ((folder / "model.safetensors").stat().st_size for folder in (place / "int8", trained.model))
+    assert small < whole
+    stored = mae_mt.Translator(place / "int8", device="cpu")
+    assert [found.text for found in stored.translate(sources[:20])] == [
+        found.text for found in other.translate(sources[:20])
+    ]
+    with pytest.raises(ValueError, match="trained in float32"):
+        mae_mt.train(data, "multi30k-base", save_dir=place / "no", device="cpu", compute_type="int8")
