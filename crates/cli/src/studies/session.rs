@@ -155,8 +155,13 @@ struct Terminal<'a> {
 
 impl<'a> Terminal<'a> {
     fn new(stop: &'a Stop) -> Self {
-        Self { stop, display: Display::new(Output::Errors), stages: Stages::new(false), measuring: None }
+        Self { stop, display: display(stop), stages: Stages::new(false), measuring: None }
     }
+}
+
+/// Shows a run on standard error; the run is saved and the session ends when nobody reads it any more.
+fn display(stop: &Stop) -> Display {
+    Display::new(Output::Errors).on_closed_pipe(stop.on_closed_pipe())
 }
 
 impl Observer for Terminal<'_> {
@@ -165,8 +170,8 @@ impl Observer for Terminal<'_> {
             Event::RunStarted { run, number, total, seconds_left } => {
                 let left =
                     seconds_left.map(|left| format!(", about {} left if all take as long", duration(left)));
-                eprintln!("mae: run {number} of {total}: {run}{}", left.unwrap_or_default());
-                self.display = Display::new(Output::Errors);
+                self.display = display(self.stop);
+                self.display.say(&format!("mae: run {number} of {total}: {run}{}", left.unwrap_or_default()));
             }
             Event::TrainingStarted(start) => self.display.started(start),
             Event::Training(event) => self.display.event(event),
@@ -174,7 +179,7 @@ impl Observer for Terminal<'_> {
                 self.display.say(&format!("about {} left of this run", duration(*seconds)));
             }
             Event::Measuring { run, model } => {
-                eprintln!("mae: {run}: measuring the model ({model})");
+                self.display.say(&format!("mae: {run}: measuring the model ({model})"));
                 self.measuring = Some(self.stop.answer(format!("finishing the measurement of {run}")));
             }
             Event::Progress { stage, done, total } => self.stages.steps(stage, *done, *total),
@@ -183,7 +188,7 @@ impl Observer for Terminal<'_> {
                 self.measuring = None;
             }
             // Printed at once, for there may be hours to the end.
-            Event::Failed(failure) => eprintln!("mae: {}: {}", failure.run, cause(failure)),
+            Event::Failed(failure) => self.display.say(&format!("mae: {}: {}", failure.run, cause(failure))),
             _ => {}
         }
     }

@@ -67,10 +67,17 @@ impl Display {
 
     /// Prints a line for people.
     pub fn say(&self, text: &str) {
-        self.bar.suspend(|| match self.output {
-            Output::Text => self.print(text),
-            Output::Errors => eprintln!("{text}"),
-            Output::Json => {}
+        self.bar.suspend(|| match (self.output, &self.closed) {
+            (Output::Text, _) => self.print(text),
+            (Output::Errors, None) => eprintln!("{text}"),
+            (Output::Errors, Some(closed)) => {
+                if writeln!(io::stderr(), "{text}")
+                    .is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+                {
+                    closed.stop();
+                }
+            }
+            (Output::Json, _) => {}
         });
     }
 }

@@ -117,3 +117,29 @@ fn a_run_belongs_to_one_process_at_a_time() {
     place.mae(&args("out", &["--seeds", "1", "--max-epoch", "1"]), &[]).succeeded();
     assert!(place.path("out/base-1/result.json").exists());
 }
+
+/// A reader that goes away (`mae reproduce … 2>&1 | head`) ends a session as a signal does: the run is saved.
+#[test]
+fn a_closed_pipe_saves_the_run() {
+    let place = place();
+    let more = ["--only", "base", "--seeds", "1", "--set", "train.log_interval=1"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mae"))
+        .args(args("piped", &more))
+        .current_dir(place.path(""))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let trains = |line: std::io::Result<String>| line.unwrap().contains("update 1:");
+    assert!(lines.by_ref().any(trains), "training begins");
+    drop(lines);
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    assert!(
+        place.path("piped/base-1/checkpoint_last").exists()
+            && !place.path("piped/base-1/result.json").exists()
+    );
+    place.mae(&args("piped", &more), &[]).succeeded();
+    place.mae(&args("whole", &more), &[]).succeeded();
+    assert_eq!(found(&place, "piped/base-1"), found(&place, "whole/base-1"));
+}
