@@ -18,25 +18,24 @@ pub fn check_place(path: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error if `--out` cannot be a new model folder, or would take the place of `model` or of something else.
-pub fn check_model_place(out: &Path, model: &Path) -> Result<()> {
-    let name = out.display();
+/// Returns an error if the folder of a flag cannot be a new model folder, or would take the place of one of `models` or of
+/// something else.
+pub fn check_model_place<P: AsRef<Path>>(flag: &str, out: &Path, models: &[P]) -> Result<()> {
+    let name = format!("{flag} {}", out.display());
     if !out.exists() {
         return Ok(());
     }
-    ensure!(!out.is_file(), "--out {name} is a file; a model is a folder");
-    ensure!(
-        out.canonicalize().ok() != model.canonicalize().ok(),
-        "--out {name} is the model itself; name another folder"
-    );
+    ensure!(!out.is_file(), "{name} is a file; a model is a folder");
+    let is_itself = |model: &P| model.as_ref().canonicalize().ok() == out.canonicalize().ok();
+    ensure!(!models.iter().any(is_itself), "{name} is a model that is read; name another folder");
     ensure!(
         !out.join(artifacts::STATE).exists(),
-        "--out {name} is a checkpoint from which a run can continue; name another folder"
+        "{name} is a checkpoint from which a run can continue; name another folder"
     );
-    let is_empty = out.read_dir().with_context(|| format!("--out {name}"))?.next().is_none();
+    let is_empty = out.read_dir().with_context(|| name.clone())?.next().is_none();
     ensure!(
         is_empty || out.join(CONFIG).is_file(),
-        "--out {name} is a folder with other files; name another folder"
+        "{name} is a folder with other files; name another folder"
     );
     Ok(())
 }

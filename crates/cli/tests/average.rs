@@ -102,3 +102,26 @@ fn what_cannot_be_averaged_is_told() {
     place.write("out", "");
     assert!(told(&["average", "--inputs", "a", "a"]).contains("--output out is a file"));
 }
+
+#[test]
+fn a_folder_of_other_things_is_not_replaced() {
+    let place = Sandbox::new();
+    save(&place, "run/checkpoint1", &["a", "b"], 1);
+    save(&place, "run/checkpoint2", &["a", "b"], 2);
+    std::fs::create_dir(place.path("texts")).unwrap();
+    place.write("texts/train.de", "haus\n");
+    for (out, words) in [
+        ("texts", "--output texts is a folder with other files"),
+        ("run", "--output run is a folder with other files"),
+        ("run/checkpoint2", "--output run/checkpoint2 is a model that is read"),
+    ] {
+        let done = place.mae(&["average", "run", "--num-epoch-checkpoints", "2", "--output", out], &[]);
+        assert!(done.failed().contains(words), "{}", done.stderr);
+    }
+    assert_eq!(std::fs::read_to_string(place.path("texts/train.de")).unwrap(), "haus\n");
+    for _ in 0..2 {
+        place
+            .mae(&["average", "run", "--num-epoch-checkpoints", "2", "--output", "run/average"], &[])
+            .succeeded();
+    }
+}

@@ -97,7 +97,7 @@ fn mistakes_are_explained_and_nothing_is_written() {
         ("base --out new --drop-heads 1.5 --data bin", &["between 0 and 1"]),
         ("base --out new --system mae4", &["between 1 and 3 of 4 heads"]),
         ("base --out new --system moe", &["no system is called `moe`"]),
-        ("base --out base --system mae3", &["is the model itself"]),
+        ("base --out base --system mae3", &["is a model that is read"]),
         ("base --out mine --system mae3", &["other files"]),
         ("base --out mine/notes --system mae3", &["is a file"]),
         ("nowhere --out new", &["nowhere"]),

@@ -152,6 +152,8 @@ fn corpora_that_cannot_be_prepared_are_refused() {
     let sandbox = corpus();
     sandbox.write("bad.en", b"g\xffod\n");
     sandbox.write("odd.json", "{}");
+    std::fs::create_dir(sandbox.path("mine")).unwrap();
+    sandbox.write("mine/train.de", "mein text\n");
     for (args, words) in [
         (vec!["--train", "elsewhere", "--out", "o"], "elsewhere.de.gz"),
         (vec!["--out", "o"], "--train PREFIX"),
@@ -187,10 +189,15 @@ fn corpora_that_cannot_be_prepared_are_refused() {
             ],
             "odd.json: not a tokenizer.json",
         ),
+        (
+            vec!["--train", "raw", "--out", "mine", "--valid-size", "1", "--test-size", "1"],
+            "mine/train.de would be replaced, and its folder was not made by an earlier run",
+        ),
     ] {
         let run = sandbox.mae(&PREPARE, &args);
         assert!(run.failed().contains(words), "{args:?}: {}", run.stderr);
     }
+    assert_eq!(std::fs::read(sandbox.path("mine/train.de")).unwrap(), b"mein text\n");
     let run = sandbox.mae(
         &["prepare", "parallel", "-s", "xx", "-t", "en", "--source", "raw.en", "--target", "raw.en"],
         &["--out", "o"],

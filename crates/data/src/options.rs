@@ -151,12 +151,22 @@ pub enum OptionFault {
         /// The dictionary or codes that would be replaced.
         replaced: String,
     },
+    /// A file that is no result of an earlier run would be replaced.
+    #[error(
+        "{} would be replaced, and its folder was not made by an earlier run; name another folder for the results",
+        path.display()
+    )]
+    FileOfOthers {
+        /// The file.
+        path: PathBuf,
+    },
     /// Every pair would be held out.
     #[error("holding every pair out leaves nothing to train on; hold out every second one or fewer")]
     AllHeldOut,
     /// More pairs would be held out than there are.
     #[error(
-        "{valid} pairs to validate on and {test} to test on cannot be held out of {total}; ask for fewer"
+        "{valid} pairs to validate on and {test} to test on cannot be held out of {total}; {}",
+        if *total == 0 { "the training text has no pairs" } else { "ask for fewer" }
     )]
     HoldOut {
         /// Pairs to validate on.
@@ -272,6 +282,7 @@ impl OptionFault {
             Self::NoTexts => &[Trainpref, Validpref, Testpref],
             Self::NoTrainingText => &[Trainpref],
             Self::AnotherDataSet { .. } | Self::EarlierSplit { .. } => &[Destdir],
+            Self::FileOfOthers { .. } => &[Destdir],
             Self::HoldOut { .. } => &[ValidSize, TestSize],
             Self::MissingFiles { .. } => &[Archive],
             Self::CorpusLanguages { .. } => &[Corpus],

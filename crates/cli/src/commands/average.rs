@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use mae_model::average::average;
 use mae_train::config::Metric;
-use mae_train::{artifacts, kept};
+use mae_train::kept;
 
 use crate::exit::ExitCode;
+use crate::outputs::check_model_place;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,13 +71,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         (None, _, Some(_)) => bail!("--num-…-checkpoints chooses among those of one run: give one folder"),
         (None, _, None) => args.inputs,
     };
-    ensure!(!inputs.contains(&args.output), "--output {} is one of the inputs", args.output.display());
-    ensure!(!args.output.is_file(), "--output {} is a file; a model is a folder", args.output.display());
-    ensure!(
-        !args.output.join(artifacts::STATE).exists(),
-        "--output {} is a checkpoint from which a run can continue; name another folder",
-        args.output.display()
-    );
+    check_model_place("--output", &args.output, &inputs)?;
     average(&inputs, &args.output)?;
     println!("{}: the mean of {} checkpoints", args.output.display(), inputs.len());
     inputs.iter().for_each(|input| println!("  {}", input.display()));

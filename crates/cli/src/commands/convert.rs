@@ -127,7 +127,7 @@ struct Report {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    check_model_place(&args.out, &args.model)?;
+    check_model_place("--out", &args.out, &[&args.model])?;
     let report = match task(&args.model)? {
         Task::Translation => translation(&args)?,
         Task::LanguageModeling => language(&args)?,

@@ -6,7 +6,7 @@ pub(super) mod notes;
 pub(super) mod output;
 pub(super) mod translate;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::bail;
@@ -20,7 +20,7 @@ use translate::{report_speed, score, translate};
 
 use crate::data_arg::data_bin;
 use crate::exit::ExitCode;
-use crate::outputs::unless_nobody_reads;
+use crate::outputs::{check_apart, unless_nobody_reads};
 use crate::progress;
 
 const EXAMPLES: &str = "\
@@ -124,10 +124,16 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     if args.data.as_ref().is_some_and(|data| data.is_file() || data.as_os_str() == "-") {
         args.source = args.data.take();
     }
+    if let Some(data) = args.data.as_ref().filter(|data| !data.exists()) {
+        bail!("there is no {}, neither a text to translate nor a preprocessed folder", data.display());
+    }
     unless_nobody_reads(generate(&args))
 }
 
 fn generate(args: &Args) -> anyhow::Result<()> {
+    let texts = [&args.source, &args.target, &args.prefix_file].into_iter().flatten();
+    let inputs: Vec<&Path> = texts.map(PathBuf::as_path).collect();
+    check_apart(&args.output.output.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &inputs)?;
     let search = args.search.options(&args.models)?;
     let limits = args.search.limits()?;
     let models = args.models.load()?;

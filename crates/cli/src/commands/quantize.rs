@@ -30,7 +30,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    check_model_place(&args.out, &args.model)?;
+    check_model_place("--out", &args.out, &[&args.model])?;
     let Quantised { before, after } =
         quantise(&args.model, &args.out).with_context(|| format!("model {}", args.model.display()))?;
     let megabytes = |bytes: u64| bytes as f64 / 1e6;

@@ -56,7 +56,7 @@ pub const COMMON: &[Row] = &[
     ),
     (
         "--quantization-config-path",
-        Unsupported("models are not quantised; weights are f32 in files and bf16 on GPUs"),
+        Unsupported("`mae quantize MODEL --out DIR` writes 8-bit weights for CPUs; GPUs use bf16"),
     ),
     ("--model-parallel-size", Only("1", "1: one device holds the model")),
     (

@@ -173,6 +173,7 @@ pub fn prepare(
     check(corpus, options)?;
     let _lock = FolderLock::take(&options.out)?;
     let mut set = FileSet::begin(&options.out)?;
+    refuse_files_of_others(options)?;
     for folder in [options.out.clone(), options.out.join("tmp")] {
         sweep(&folder, |name| options.writes(name))?;
     }
@@ -217,6 +218,20 @@ pub fn prepare(
     set.commit()?;
     report.move_paths(&out, &options.out);
     Ok(report)
+}
+
+/// An output folder that no earlier run has made must hold no file that this run would replace.
+fn refuse_files_of_others(options: &PrepareOptions) -> Result<()> {
+    let out = &options.out;
+    if out.join(DATA_BIN).exists() {
+        return Ok(());
+    }
+    let Ok(entries) = std::fs::read_dir(out) else { return Ok(()) };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    match names.filter(|name| options.writes(name)).min() {
+        Some(name) => Err(OptionFault::FileOfOthers { path: out.join(name) }.into()),
+        None => Ok(()),
+    }
 }
 
 /// Names of the files of binarised splits of an earlier run that this one does not write: they would not fit the new
