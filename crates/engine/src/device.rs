@@ -336,6 +336,12 @@ impl Buffer {
         }
     }
 
+    /// Overwrites all values. Large buffers go in pieces, so that little page-locked memory is needed for them.
+    pub(crate) fn write_in_pieces(&mut self, values: &[f32]) {
+        const PIECE: usize = 1 << 18;
+        values.chunks(PIECE).enumerate().for_each(|(i, piece)| self.write(i * PIECE, piece));
+    }
+
     /// Values of the host on a device, rounded to `dtype`.
     pub(crate) fn from_host(device: &Device, dtype: Dtype, values: &[f32]) -> Self {
         let mut buffer = device.scratch_of(dtype, values.len());

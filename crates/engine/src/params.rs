@@ -368,7 +368,7 @@ impl Params {
 
     /// Overwrites the flat buffer of `group`.
     pub(crate) fn set_group(&mut self, group: GroupId, values: &[f32]) {
-        self.buffers[group.0].write(0, values);
+        self.buffers[group.0].write_in_pieces(values);
         self.refresh(group, 0..values.len());
     }
 

@@ -1,7 +1,7 @@
 //! Ranks find one another: all connect to rank 0, which tells each the addresses of the others.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use super::Place;
@@ -47,7 +47,7 @@ pub(super) fn host() -> String {
 pub(super) fn meet(place: Place, address: &str) -> Result<Met> {
     if place.is_first() {
         let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
-        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).map_err(|error| {
+        let listener = bind(port).map_err(|error| {
             Error::Launch(format!(
                 "rank 0 cannot listen at port {port}: {error}; choose another one with MASTER_PORT"
             ))
@@ -108,7 +108,7 @@ fn join(place: Place, address: &str) -> Result<Met> {
     let own = Member { rank: place.rank, address: local(&values)?, name: own_name() };
     let fault = |error: io::Error| broken(0, &error);
     first.write_all(&bytes_of(&own, place.size)).map_err(fault)?;
-    let host = first.peer_addr().map_err(fault)?.ip();
+    let host = first.peer_addr().map_err(fault)?.ip().to_canonical();
     first.set_read_timeout(Some(DEADLINE)).map_err(fault)?;
     let table = (0..place.size).map(|_| read_member(&mut first, place.size));
     let table: Vec<Member> = table.collect::<io::Result<_>>().map_err(fault)?;
@@ -142,8 +142,13 @@ fn accept_peers(place: Place, values: &TcpListener, deadline: Instant) -> Result
 }
 
 fn listen() -> Result<TcpListener> {
-    TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))
-        .map_err(|error| Error::Launch(format!("no port can be opened: {error}")))
+    bind(0).map_err(|error| Error::Launch(format!("no port can be opened: {error}")))
+}
+
+/// Listens to addresses of both kinds, or to those of version 4 where there are no others.
+pub(super) fn bind(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
+        .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr> {

@@ -12,6 +12,9 @@ use crate::{Device, Error, Result};
 /// Variable that chooses a back end: `tcp`, `mpi`, or `nccl`, which demands NCCL, also of one process.
 const CHOICE: &str = "MAE_COLLECTIVE";
 
+/// In place of the number of a GPU.
+const CPU: &str = "cpu";
+
 /// The ranks of a run. Clones share connections.
 #[derive(Clone)]
 pub struct Team {
@@ -58,17 +61,26 @@ impl Team {
     /// through the memory of the host. All ranks call it.
     pub fn with_device(mut self, device: &Device) -> Result<Self> {
         let demanded = std::env::var(CHOICE).is_ok_and(|choice| choice == "nccl");
-        let Some(gpu) = device.gpu() else { return Ok(self) };
-        if self.place().is_alone() && !demanded {
+        if self.place().is_alone() && !(demanded && device.is_gpu()) {
             return Ok(self);
         }
         let shared = std::env::var("NCCL_MULTI_RANK_GPU_ENABLE").is_ok_and(|value| value == "1");
-        let own = format!("{}\n{}\n{}", host(), gpu.identity(), nccl::missing().unwrap_or_default());
+        let identity = device.gpu().map_or_else(|| CPU.to_owned(), |gpu| gpu.identity());
+        let missing = if device.is_gpu() { nccl::missing().unwrap_or_default() } else { String::new() };
+        let own = format!("{}\n{identity}\n{missing}", host());
         let all = self.host.gather(own.as_bytes())?;
         let texts: Vec<String> =
             all.iter().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect();
         let part = |text: &'_ str, at: usize| text.split('\n').nth(at).unwrap_or_default().to_owned();
         let gpus: Vec<(String, String)> = texts.iter().map(|text| (part(text, 0), part(text, 1))).collect();
+        let with_gpu = gpus.iter().position(|(_, identity)| identity != CPU);
+        let without = gpus.iter().position(|(_, identity)| identity == CPU);
+        if let (Some(with), Some(without)) = (with_gpu, without) {
+            let why =
+                format!("rank {with} computes on a GPU and rank {without} on the CPU: all must do the same");
+            return Err(Error::Launch(why));
+        }
+        let Some(gpu) = device.gpu() else { return Ok(self) };
         let twice = !shared && gpus.iter().enumerate().any(|(i, gpu)| gpus[..i].contains(gpu));
         let lacking = texts.iter().position(|text| !part(text, 2).is_empty());
         let obstacle = match lacking {
@@ -131,7 +143,7 @@ impl Team {
             None if device.is_gpu() => {
                 let mut copy = buffer.to_host();
                 self.host.sum(&mut copy)?;
-                buffer.write(0, &copy);
+                buffer.write_in_pieces(&copy);
             }
             None => self.host.sum(&mut values)?,
         }

@@ -96,7 +96,7 @@ impl Gradients {
         let Some(buffer) = self.buffers.get_mut(group.0) else { return Ok(()) };
         let mut values = buffer.to_host();
         change(&mut values)?;
-        buffer.write(0, &values);
+        buffer.write_in_pieces(&values);
         Ok(())
     }
 

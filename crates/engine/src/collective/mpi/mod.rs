@@ -7,14 +7,13 @@
 
 mod library;
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use self::library::Library;
 use super::lifeline::{Lifeline, OnLoss};
-use super::rendezvous::{connect, host, own_name};
+use super::rendezvous::{bind, connect, host, own_name};
 use super::{Collective, Ending, Launcher, Place};
 use crate::{Error, Result};
 
@@ -58,7 +57,7 @@ impl Mpi {
 /// Connections of all ranks to rank 0.
 fn lifeline(library: &Library, place: Place) -> Result<Lifeline> {
     let fault = |error: std::io::Error| Error::Launch(format!("connections that watch the ranks: {error}"));
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(fault)?;
+    let listener = bind(0).map_err(fault)?;
     let port = listener.local_addr().map_err(fault)?.port();
     let gather = |own: &str| -> Result<Vec<String>> {
         let all = gather(library, place, own.as_bytes()).map_err(Error::Launch)?;
