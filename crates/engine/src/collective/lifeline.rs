@@ -105,7 +105,11 @@ impl Lifeline {
         let shared = &self.0;
         let message = match ending {
             Ending::Finished => vec![b'b'],
-            Ending::Failed(text) => with_text(b"f", text),
+            Ending::Failed(text) => {
+                // The others end because of this rank, which reports its own error.
+                shared.lock().has_left = true;
+                with_text(b"f", text)
+            }
         };
         shared.links.iter().for_each(|(_, link)| drop((&mut &*link).write_all(&message)));
         // Connections that close before the others have read a message may lose it.

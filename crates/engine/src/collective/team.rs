@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::nccl::{self, Nccl};
 use super::rendezvous::host;
-use super::{Alone, Collective, Launch, Launcher, Mpi, Place, Tcp, step};
+use super::{Alone, Collective, Launch, Launcher, Mpi, OrderedSum, Place, Tcp, step};
 use crate::params::Params;
 use crate::{Device, Error, Result};
 
@@ -130,25 +130,33 @@ impl Team {
         self.sums().then(|| self.host.describe() + &note)
     }
 
-    /// Sums `count` values over all ranks, the way gradients go, and returns the time. On a GPU without NCCL, the copies to
-    /// and from the host are part of it.
-    pub fn time_sum(&self, device: &Device, count: usize) -> Result<Duration> {
+    /// Sums `count` values over all ranks, the way gradients go, and returns the times of so many sums. On a GPU without
+    /// NCCL, the copies to and from the host are part of them.
+    pub fn time_sums(&self, device: &Device, count: usize, rounds: usize) -> Result<Vec<Duration>> {
         let mut buffer = device.zeros(count);
-        let mut values = if device.is_gpu() { Vec::new() } else { vec![1.0; count] };
-        self.host.barrier()?;
-        device.wait()?;
-        let begun = Instant::now();
-        match &self.nccl {
-            Some(nccl) => nccl.sum(&[(buffer.ptr(), count)], None),
-            None if device.is_gpu() => {
-                let mut copy = buffer.to_host();
-                self.host.sum(&mut copy)?;
-                buffer.write_in_pieces(&copy);
+        let mut sum = OrderedSum::default();
+        let mut on_host = |values: &mut [f32]| {
+            sum.add(&*self.host, values, self.place().size)?;
+            sum.finish(&*self.host, values)
+        };
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            self.host.barrier()?;
+            device.wait()?;
+            let begun = Instant::now();
+            match &self.nccl {
+                Some(nccl) => nccl.sum(&[(buffer.ptr(), count)], None),
+                None if device.is_gpu() => {
+                    let mut copy = buffer.to_host();
+                    on_host(&mut copy)?;
+                    buffer.write_in_pieces(&copy);
+                }
+                None => on_host(&mut buffer)?,
             }
-            None => self.host.sum(&mut values)?,
+            device.wait()?;
+            times.push(begun.elapsed());
         }
-        device.wait()?;
-        Ok(begun.elapsed())
+        Ok(times)
     }
 
     /// Gives the parameters of rank 0 to all.

@@ -1,5 +1,7 @@
 //! `mae bench allreduce`: time of the sum of gradients over all processes.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use mae_engine::collective::Ending;
 use serde::Serialize;
@@ -66,11 +68,8 @@ pub fn run(args: &Args) -> Result<()> {
     for &mib in &args.mib {
         let count = mib * (1 << 20) / size_of::<f32>();
         // The first one allocates.
-        team.time_sum(&device, count)?;
-        let times: Vec<f64> = (0..args.rounds)
-            .map(|_| Ok(team.time_sum(&device, count)?.as_secs_f64()))
-            .collect::<Result<_>>()?;
-        let seconds = median(times);
+        let times = team.time_sums(&device, count, args.rounds + 1)?;
+        let seconds = median(times.iter().skip(1).map(Duration::as_secs_f64).collect());
         let share = 2.0 * (place.size - 1) as f64 / place.size as f64;
         let gb_per_s = share * (mib << 20) as f64 / seconds / 1e9;
         let line = Line { ranks: place.size, mib, ms: 1e3 * seconds, gb_per_s };

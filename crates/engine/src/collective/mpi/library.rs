@@ -304,10 +304,12 @@ impl<H: Copy> Functions<H> {
     ) -> Outcome {
         let [to_counts, to_places] = counted(to, send.len())?;
         let [from_counts, from_places] = counted(from, receive.len())?;
+        let mut nothing = [0];
+        let receive = if receive.is_empty() { &mut nothing } else { receive };
         // SAFETY: every range lies in its buffer, and all of them outlive the call, which waits for the others.
         done("MPI_Alltoallv", unsafe {
             (self.all_to_all)(
-                send.as_ptr().cast(),
+                address(send),
                 to_counts.as_ptr(),
                 to_places.as_ptr(),
                 self.byte,
@@ -323,10 +325,12 @@ impl<H: Copy> Functions<H> {
     fn all_gather(&self, own: &[u8], all: &mut [u8], places: &[Range<usize>]) -> Outcome {
         let [counts, starts] = counted(places, all.len())?;
         let count = c_int::try_from(own.len()).map_err(|_| too_long())?;
+        let mut nothing = [0];
+        let all = if all.is_empty() { &mut nothing } else { all };
         // SAFETY: as above; `own` is as long as the place of this rank.
         done("MPI_Allgatherv", unsafe {
             (self.all_gather)(
-                own.as_ptr().cast(),
+                address(own),
                 count,
                 self.byte,
                 all.as_mut_ptr().cast(),
@@ -345,6 +349,12 @@ impl<H: Copy> Functions<H> {
             (self.broadcast)(bytes.as_mut_ptr().cast(), count, self.byte, 0, self.world)
         })
     }
+}
+
+/// Address of bytes to send. That of no bytes could be any number, also one that has a meaning for MPI (`MPI_IN_PLACE`).
+fn address(bytes: &[u8]) -> *const c_void {
+    static NOTHING: [u8; 1] = [0];
+    if bytes.is_empty() { NOTHING.as_ptr().cast() } else { bytes.as_ptr().cast() }
 }
 
 /// Lengths and starts of ranges that lie in a buffer of `length` bytes.
