@@ -56,7 +56,7 @@ def main():
     ap.add_argument("--src-vocab", type=int, default=8848); ap.add_argument("--tgt-vocab", type=int, default=6632)
     ap.add_argument("--threads", type=int, help="CPU threads (PyTorch's default when absent)")
     ap.add_argument("--json", action="store_true", help="one JSON object per measurement")
-    a = ap.parse_args()
+    a, _ = ap.parse_known_args()                 # `mae bench decode` names files that this peer does not need
     if a.threads: torch.set_num_threads(a.threads)
     torch.manual_seed(1); torch.backends.cuda.matmul.allow_tf32 = True
     dev = torch.device(a.device); cuda = dev.type == "cuda"

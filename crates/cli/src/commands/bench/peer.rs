@@ -13,6 +13,10 @@ pub struct Line {
     pub step: String,
     /// Beam size, if search is measured.
     pub beam: Option<usize>,
+    /// Sentences in a batch; any, where it is not said.
+    pub batch: Option<usize>,
+    /// Number type; any, where it is not said.
+    pub compute_type: Option<String>,
     /// Target tokens per second, without padding.
     #[serde(rename = "target_tokens_per_s")]
     pub tokens_per_s: f64,

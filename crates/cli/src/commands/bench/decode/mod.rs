@@ -1,0 +1,285 @@
+//! `mae bench decode`: tokens per second of greedy and beam search, beside a peer with the same weights.
+
+mod peer_files;
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use mae_data::{MemoryDataset, PackedBatch, Sentences};
+use mae_engine::{ComputeType, Device, Rng};
+use mae_model::{ExpertMode, ModelConfig, Translator};
+use mae_translate::{SearchOptions, Searcher};
+use serde::Serialize;
+
+use super::peer::{Flags, Line, Output};
+use super::shapes::{Shape, random_sentence};
+use super::steps::median;
+use crate::device::DeviceArgs;
+use peer_files::PeerFiles;
+
+const EXAMPLES: &str = "\
+Examples:
+  Measure with two threads, beside CTranslate2 with the same weights (from the repository's root,
+  with a python3 that has the package ctranslate2):
+    mae bench decode --device cpu --threads 2 --rounds 3 --peer
+
+  Measure one number type and one size of batches, beside PyTorch:
+    mae bench decode --compute-types f32 --batches 32 \\
+        --peer 'python3 tools/oracle/decode_bench.py'";
+
+/// Program that is the peer where none is named.
+const CT2: &str = "python3 tools/ct2_bench.py";
+
+/// Measure translation: greedy and beam search with random weights and a fixed length.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Systems to measure: base, mae7, mae6, …
+    #[arg(long, value_delimiter = ',', default_value = "base,mae7", value_name = "NAMES")]
+    variants: Vec<String>,
+    /// Beam sizes to measure; 1 is greedy search.
+    #[arg(long, value_delimiter = ',', default_value = "1,5", value_name = "N,…")]
+    beams: Vec<usize>,
+    /// Number of sentences.
+    #[arg(long, default_value_t = 32)]
+    sentences: usize,
+    /// Sentences in a batch [default: all of them; on a CPU also 1, with a quarter of the sentences].
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
+    batches: Vec<usize>,
+    /// Number types to measure on a CPU.
+    #[arg(long, value_delimiter = ',', default_value = "f32,int8", value_name = "TYPES")]
+    compute_types: Vec<ComputeType>,
+    /// Tokens per source sentence and per translation.
+    #[arg(long, default_value_t = 25)]
+    length: usize,
+    /// Number of rounds, in which we and the peer take turns. The output has medians over the rounds.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    #[command(flatten)]
+    device: DeviceArgs,
+    #[command(flatten)]
+    shape: Shape,
+    /// Command of a peer that takes the same flags and prints JSON lines [default without a value: CTranslate2, by
+    /// tools/ct2_bench.py].
+    #[arg(long, value_name = "COMMAND", num_args = 0..=1, default_missing_value = CT2)]
+    peer: Option<String>,
+    /// Print one JSON object per measurement.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One measurement.
+#[derive(Serialize)]
+struct Measurement<'a> {
+    variant: &'a str,
+    beam: usize,
+    /// Sentences in a batch.
+    batch: usize,
+    compute_type: String,
+    device: &'static str,
+    processor: &'a str,
+    threads: usize,
+    sentences_per_s: f64,
+    tokens_per_s: f64,
+    /// The peer's rate with the plain transformer of the same sizes.
+    peer_tokens_per_s: Option<f64>,
+    ratio_to_peer: Option<f64>,
+}
+
+/// What is measured in every round.
+struct Cell<'a> {
+    variant: &'a str,
+    compute: ComputeType,
+    batch: usize,
+    beam: usize,
+    own: Vec<f64>,
+    peer: Vec<f64>,
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<()> {
+    ensure!(args.sentences > 0 && args.length > 1, "--sentences must be above 0 and --length above 1");
+    ensure!(args.rounds > 0 && !args.batches.contains(&0), "--rounds and --batches must be above 0");
+    args.shape.check()?;
+    let device = args.device.open()?;
+    let processor = processor();
+    if !args.json {
+        println!("{processor}\n{}", device.describe());
+    }
+    let output = Output { peer: args.peer.clone(), json: args.json };
+    let stream = Rng::new(2, 0).stream(0);
+    let sources: Vec<Vec<u32>> = (0..args.sentences)
+        .map(|i| random_sentence(stream, i as u32, 0, args.length, args.shape.src_vocab))
+        .collect();
+    let files = match &args.peer {
+        Some(_) => Some(PeerFiles::write(&args.shape, &sources)?),
+        None => None,
+    };
+    let mut cells = args.cells(&device);
+    for round in 0..args.rounds {
+        for variant in &args.variants {
+            let config = args.shape.config(variant)?.model;
+            let positions = config.max_positions;
+            ensure!(
+                args.length <= positions,
+                "--length {}: the model has {positions} positions",
+                args.length
+            );
+            for compute in args.compute_types_on(&device) {
+                let model = args.model(&config, &device, compute)?;
+                let own = cells.iter_mut().filter(|c| c.variant == variant && c.compute == compute);
+                for cell in own {
+                    cell.own.push(args.measure(&model, &sources, cell.batch, cell.beam, round == 0)?);
+                }
+            }
+        }
+        if let Some(files) = &files {
+            let lines = output.run_peer(&args.peer_flags(files))?;
+            for cell in &mut cells {
+                let what = format!("beam {} in batches of {}, {}", cell.beam, cell.batch, cell.compute);
+                let line = output.of_peer(&lines, &what, |line| cell.is_measured_by(line))?;
+                cell.peer.extend(line.map(|line| line.tokens_per_s));
+            }
+        }
+    }
+    for cell in &cells {
+        args.report(cell, &device, &processor);
+    }
+    Ok(())
+}
+
+impl Cell<'_> {
+    fn is_measured_by(&self, line: &Line) -> bool {
+        let compute = self.compute.to_string();
+        line.beam == Some(self.beam)
+            && line.batch.is_none_or(|batch| batch == self.batch)
+            && line.compute_type.as_ref().is_none_or(|other| *other == compute)
+    }
+}
+
+impl Args {
+    /// Number types that are measured; a GPU has that of `--precision`.
+    fn compute_types_on(&self, device: &Device) -> Vec<ComputeType> {
+        if device.is_gpu() { vec![ComputeType::Auto] } else { self.compute_types.clone() }
+    }
+
+    fn cells(&self, device: &Device) -> Vec<Cell<'_>> {
+        let batches = match (&self.batches[..], device.is_gpu()) {
+            ([], true) => vec![self.sentences],
+            ([], false) if self.sentences == 1 => vec![1],
+            ([], false) => vec![1, self.sentences],
+            (given, _) => given.to_vec(),
+        };
+        let mut cells = Vec::new();
+        for variant in &self.variants {
+            for compute in self.compute_types_on(device) {
+                for &batch in &batches {
+                    for &beam in &self.beams {
+                        let (own, peer) = (Vec::new(), Vec::new());
+                        cells.push(Cell { variant, compute, batch, beam, own, peer });
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// A model with random weights, the same in all number types.
+    fn model(&self, config: &ModelConfig, device: &Device, compute: ComputeType) -> Result<Translator> {
+        let types = [self.shape.src_vocab, self.shape.tgt_vocab];
+        Ok(Translator::new(config, types, &device.holding(compute)?, 1)?)
+    }
+
+    /// Target tokens per second.
+    fn measure(
+        &self,
+        model: &Translator,
+        sources: &[Vec<u32>],
+        batch: usize,
+        beam: usize,
+        first: bool,
+    ) -> Result<f64> {
+        // The end mark is neither allowed earlier nor left out later: every translation has the same length.
+        let (min_len, max_len_b) = (self.length - 1, self.length - 1);
+        let options = SearchOptions { beam, min_len, max_len_b, ..SearchOptions::default() };
+        let mut searcher = Searcher::new(model, &options, &ExpertMode::Mix)?;
+        let count = if batch == 1 { sources.len().div_ceil(4) } else { sources.len() };
+        let batches: Vec<PackedBatch> = sources[..count].chunks(batch).map(pack).collect();
+        // A GPU runs steps of a kind once op by op and captures them the second time.
+        for _ in 0..if model.params().device().is_gpu() { 2 } else { usize::from(first) } {
+            searcher.search(&batches[0])?;
+        }
+        let (begun, mut tokens) = (Instant::now(), 0);
+        for batch in &batches {
+            let found = searcher.search(batch)?;
+            tokens +=
+                found.iter().filter_map(|best| best.first()).map(|best| best.tokens.len()).sum::<usize>();
+        }
+        Ok(tokens as f64 / begun.elapsed().as_secs_f64())
+    }
+
+    fn peer_flags(&self, files: &PeerFiles) -> Flags {
+        let list = |values: &[usize]| values.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+        let types: Vec<String> = self.compute_types.iter().map(ComputeType::to_string).collect();
+        let batches = if self.batches.is_empty() { vec![1, self.sentences] } else { self.batches.clone() };
+        let mut flags = self.shape.flags();
+        flags.extend([
+            ("variant", "base".to_owned()),
+            ("beams", list(&self.beams)),
+            ("batches", list(&batches)),
+            ("compute-types", types.join(",")),
+            ("sentences", self.sentences.to_string()),
+            ("length", self.length.to_string()),
+            ("src-lengths", self.length.to_string()),
+            ("threads", rayon::current_num_threads().to_string()),
+        ]);
+        flags.extend(files.flags());
+        flags
+    }
+
+    fn report(&self, cell: &Cell<'_>, device: &Device, processor: &str) {
+        let tokens_per_s = median(cell.own.clone());
+        let ratios: Vec<f64> = cell.own.iter().zip(&cell.peer).map(|(own, peer)| own / peer).collect();
+        let with_peer = !ratios.is_empty();
+        let m = Measurement {
+            variant: cell.variant,
+            beam: cell.beam,
+            batch: cell.batch,
+            compute_type: cell.compute.to_string(),
+            device: if device.is_gpu() { "cuda" } else { "cpu" },
+            processor,
+            threads: rayon::current_num_threads(),
+            sentences_per_s: tokens_per_s / self.length as f64,
+            tokens_per_s,
+            peer_tokens_per_s: with_peer.then(|| median(cell.peer.clone())),
+            ratio_to_peer: with_peer.then(|| median(ratios)),
+        };
+        if self.json {
+            println!("{}", serde_json::to_string(&m).expect("measurements can be written as JSON"));
+            return;
+        }
+        let kind = if m.beam == 1 { "greedy".to_owned() } else { format!("beam {}", m.beam) };
+        let peer = match (m.peer_tokens_per_s, m.ratio_to_peer) {
+            (Some(peer), Some(ratio)) => format!("; peer {peer:.0}, ratio {ratio:.2}"),
+            _ => String::new(),
+        };
+        println!(
+            "{} {kind}, batches of {}, {} {}, {} threads: {:.1} sentences/s, {:.0} target tokens/s{peer}",
+            m.variant, m.batch, m.device, m.compute_type, m.threads, m.sentences_per_s, m.tokens_per_s
+        );
+    }
+}
+
+/// A batch of source sentences.
+fn pack(sources: &[Vec<u32>]) -> PackedBatch {
+    let sentences: MemoryDataset = sources.iter().cloned().collect();
+    let ids: Vec<u32> = (0..sources.len() as u32).collect();
+    PackedBatch::from_sources(&Sentences::Memory(sentences), &ids)
+}
+
+/// Name of the processor as Linux gives it, or its architecture.
+fn processor() -> String {
+    let all = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = all.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    name.unwrap_or(std::env::consts::ARCH).to_owned()
+}
