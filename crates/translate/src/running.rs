@@ -13,6 +13,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use mae_engine::cpu::together;
 use mae_model::{ExpertMode, Model, Translator};
 
 use crate::batches::{BatchLimits, LaneLimits};
@@ -158,11 +159,18 @@ impl<'m> RunningBatch<'m> {
         let Some(at) = self.next_lane(&limits) else { return Ok(finished) };
         self.turn = at + 1;
         let running = self.running();
-        let lane = &mut self.lanes[at];
-        lane.collect(&self.models, &mut finished)?;
-        let free = most.saturating_sub(running - finished.len());
-        lane.admit(&self.models, &self.mode, &limits, free, &mut self.waiting)?;
-        lane.ask(&self.models, &self.mode)?;
+        let Self { models, mode, waiting, lanes, .. } = self;
+        let lane = &mut lanes[at];
+        let mut turn = || {
+            lane.collect(models, &mut finished)?;
+            let free = most.saturating_sub(running - finished.len());
+            lane.admit(models, mode, &limits, free, waiting)?;
+            lane.ask(models, mode)
+        };
+        match models[0].params().device().is_gpu() {
+            true => turn()?,
+            false => together(turn)?,
+        }
         Ok(finished)
     }
 

@@ -4,8 +4,11 @@ pub mod gemm;
 pub mod int8;
 pub(crate) mod math;
 pub(crate) mod panels;
+mod team;
 
 use rayon::prelude::*;
+
+pub use team::together;
 
 /// Runs `body` compiled for the widest vectors this machine has.
 #[inline(always)]
@@ -30,21 +33,32 @@ pub(crate) const ROWS_PER_TASK: usize = 64;
 /// Rows whose sums make one partial sum.
 const SUMMED_ROWS: usize = 4 * ROWS_PER_TASK;
 
+/// Values of a matrix whose rows are not worth a second thread.
+const SERIAL: usize = 1 << 14;
+
+/// Rows of a task where nothing is summed over rows: not more than [`ROWS_PER_TASK`], and the same for all threads.
+fn rows_per_task(rows: usize) -> usize {
+    let tasks = rows.div_ceil(ROWS_PER_TASK).next_multiple_of(rayon::current_num_threads());
+    rows.div_ceil(tasks.max(1)).max(1)
+}
+
 /// Calls `body(first row, rows as one slice)` for runs of rows of a mutable matrix, in parallel.
 pub(crate) fn for_rows(matrix: &mut [f32], cols: usize, body: impl Fn(usize, &mut [f32]) + Sync) {
     if cols == 0 {
         return;
     }
+    let rows_per_task = rows_per_task(matrix.len() / cols);
+    let chunk = rows_per_task * cols;
     let task = |(chunk, rows): (usize, &mut [f32])| {
         vectorised(
             #[inline(always)]
-            || body(chunk * ROWS_PER_TASK, rows),
+            || body(chunk * rows_per_task, rows),
         )
     };
-    if matrix.len() <= ROWS_PER_TASK * cols {
-        matrix.chunks_mut(ROWS_PER_TASK * cols).enumerate().for_each(task);
+    if matrix.len() <= SERIAL || rayon::current_num_threads() == 1 {
+        matrix.chunks_mut(chunk).enumerate().for_each(task);
     } else {
-        matrix.par_chunks_mut(ROWS_PER_TASK * cols).enumerate().for_each(task);
+        matrix.par_chunks_mut(chunk).enumerate().for_each(task);
     }
 }
 
@@ -57,15 +71,21 @@ pub(crate) fn for_rows_of_two(
     if cols == 0 {
         return;
     }
-    let chunk = ROWS_PER_TASK * cols;
+    let rows_per_task = rows_per_task(first.len() / cols);
+    let chunk = rows_per_task * cols;
     let mut seconds: Vec<&mut [f32]> = second.chunks_mut(chunk).collect();
     seconds.resize_with(first.len().div_ceil(chunk), Default::default);
-    first.par_chunks_mut(chunk).zip(seconds).enumerate().for_each(|(task, (first, second))| {
+    let task = |(task, (rows, seconds)): (usize, (&mut [f32], &mut [f32]))| {
         vectorised(
             #[inline(always)]
-            || body(task * ROWS_PER_TASK, first, second),
+            || body(task * rows_per_task, rows, seconds),
         )
-    });
+    };
+    if first.len() <= SERIAL || rayon::current_num_threads() == 1 {
+        first.chunks_mut(chunk).zip(seconds).enumerate().for_each(task);
+    } else {
+        first.par_chunks_mut(chunk).zip(seconds).enumerate().for_each(task);
+    }
 }
 
 /// [`for_rows`] that also sums over rows, in a fixed order: `body(first row, rows, partial)` adds to a zeroed

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mae_engine::cpu::together;
 use mae_engine::ops::adaptive::BandedIds;
 use mae_engine::ops::decode::Room;
 use mae_engine::{Segments, Tensor};
@@ -75,10 +76,13 @@ impl LanguageModel {
         });
         inputs.tokens.load(tokens);
         let step = Step { stack: &self.decoder, params: &self.params, rows, mode, memory: None };
-        stack.step(
-            &step,
-            |tape, lineage| self.embed(tape, &inputs.tokens, &inputs.rows, Some(lineage)),
-            |tape, features| self.logits(tape, features),
-        )
+        let mut step = || {
+            stack.step(
+                &step,
+                |tape, lineage| self.embed(tape, &inputs.tokens, &inputs.rows, Some(lineage)),
+                |tape, features| self.logits(tape, features),
+            )
+        };
+        if device.is_gpu() { step() } else { together(step) }
     }
 }

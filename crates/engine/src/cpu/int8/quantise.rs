@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{DEPTH, SHIFT};
+use super::DEPTH;
 use crate::cpu::vectorised;
 
 const LARGEST: f32 = 127.0;
@@ -17,12 +17,22 @@ pub fn quantise_row(row: &[f32], rounded: &mut [i8]) -> f32 {
         || {
             let (factor, scale) = scales(row);
             for (whole, value) in rounded.iter_mut().zip(row) {
-                *whole = (value * factor).round_ties_even() as i8;
+                *whole = low_byte(value * factor) as i8;
             }
             scale
         },
     )
 }
+
+/// The nearest whole number, of two the even one, in two's complement: numbers near 1.5·2²³ have no fraction, and their
+/// last bits count.
+#[inline(always)]
+fn low_byte(value: f32) -> u8 {
+    (value + 12_582_912.0).to_bits() as u8
+}
+
+/// Adding 128 to a number of 8 bits changes this bit.
+const SIGN: u8 = 0x80;
 
 /// Factor that makes values whole numbers, and the scale that undoes it.
 #[inline(always)]
@@ -51,7 +61,7 @@ pub(super) fn quantise_shifted(x: &[f32], k: usize, rounded: &mut [u8], scales_o
             || {
                 let (factor, scale) = scales(row);
                 for (whole, value) in rounded.iter_mut().zip(row) {
-                    *whole = ((value * factor).round_ties_even() as i32 + SHIFT) as u8;
+                    *whole = low_byte(value * factor) ^ SIGN;
                 }
                 *scale_of_row = scale;
             },

@@ -14,6 +14,7 @@ pub(super) fn forward(params: &Params, op: &mut Op, moved: Option<&mut [Buffer; 
     statistics(params, op, moved);
     let Op { x, norm, mean, scale, .. } = &*op;
     let (gamma, beta, cols) = (params.values(norm.weight), params.values(norm.bias), x.cols());
+    let (mean, scale) = (&mean[..], &scale[..]);
     for_rows(
         y,
         cols,
@@ -21,8 +22,9 @@ pub(super) fn forward(params: &Params, op: &mut Op, moved: Option<&mut [Buffer; 
         |first, out| {
             for (i, y) in out.chunks_exact_mut(cols).enumerate() {
                 let x = x.tensor().row(first + i);
-                for c in 0..cols {
-                    y[c] = ((x[c] - mean[c]) * scale[c]).mul_add(gamma[c], beta[c]);
+                let columns = mean.iter().zip(scale).zip(gamma.iter().zip(beta));
+                for ((y, x), ((mean, scale), (gamma, beta))) in y.iter_mut().zip(x).zip(columns) {
+                    *y = ((x - mean) * scale).mul_add(*gamma, *beta);
                 }
             }
         },
@@ -46,7 +48,11 @@ fn statistics(params: &Params, op: &mut Op, moved: Option<&mut [Buffer; 2]>) {
             moved[i].iter_mut().zip(batch.iter()).for_each(|(moved, new)| *moved = MOMENTUM * factor * new);
         }
     }
-    scale.iter_mut().for_each(|v| *v = 1.0 / (*v + EPSILON).sqrt());
+    let scale = &mut scale[..];
+    vectorised(
+        #[inline(always)]
+        || scale.iter_mut().for_each(|v| *v = 1.0 / (*v + EPSILON).sqrt()),
+    );
 }
 
 /// Mean and biased variance of each column.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::attention::{Heads, Memory};
 use super::best::{Candidate, LiveRow, Next, Symbols};
 use super::lineage::Lineage;
-use crate::cpu::{for_rows, math, vectorised};
+use crate::cpu::{for_rows, for_rows_of_two, math, vectorised};
 use crate::{Device, Ids, Tensor};
 
 pub(super) fn gather(x: &Tensor, rows: &Ids, y: &mut [f32]) {
@@ -33,22 +33,36 @@ pub(super) fn put(x: &Tensor, rows: &Ids, y: &mut [f32]) {
     }
 }
 
-/// `a + b`, `[N, D]`; rows that `a` lacks count as zeros.
-pub(super) fn sum(device: &Device, a: &Tensor, b: &Tensor) -> Tensor {
-    assert!(a.rows() <= b.rows() && a.cols() == b.cols(), "sum: shapes differ");
-    let mut y = device.scratch(b.values().len());
-    let (common, new) = y.split_at_mut(a.values().len());
-    common.iter_mut().zip(a.values()).zip(b.values()).for_each(|((y, a), b)| *y = a + b);
-    new.copy_from_slice(&b.values()[a.values().len()..]);
-    Tensor::new([b.rows(), b.cols()], y)
-}
-
-/// Sums divided by the number of steps: those taken before, and the newest.
-pub(super) fn means(sums: &Tensor, ages: &[u32], y: &mut [f32]) {
-    for ((row, y), age) in y.chunks_exact_mut(sums.cols()).enumerate().zip(ages) {
-        let factor = 1.0 / (age + 1) as f32;
-        y.iter_mut().zip(sums.row(row)).for_each(|(y, sum)| *y = sum * factor);
-    }
+/// Sums `before + x`, `[N, D]`, where rows that `before` lacks count as zeros, and the sums divided by the number of
+/// steps: those taken before, and the newest.
+pub(super) fn running(
+    before: Option<&Tensor>,
+    x: &Tensor,
+    ages: &[u32],
+    sums: &mut [f32],
+    means: &mut [f32],
+) {
+    let (cols, known) = (x.cols(), before.map_or(0, Tensor::rows));
+    for_rows_of_two(
+        (sums, means),
+        cols,
+        #[inline(always)]
+        |first, sums, means| {
+            for (i, (sum, mean)) in sums.chunks_exact_mut(cols).zip(means.chunks_exact_mut(cols)).enumerate()
+            {
+                let row = first + i;
+                let factor = 1.0 / (ages[row] + 1) as f32;
+                match before.filter(|_| row < known) {
+                    Some(before) => {
+                        let terms = before.row(row).iter().zip(x.row(row));
+                        sum.iter_mut().zip(terms).for_each(|(sum, (a, b))| *sum = a + b);
+                    }
+                    None => sum.copy_from_slice(x.row(row)),
+                }
+                mean.iter_mut().zip(sum.iter()).for_each(|(mean, sum)| *mean = sum * factor);
+            }
+        },
+    );
 }
 
 /// Each row of q against the keys and values of all steps of its lineage, one matrix `[rows, 2D]` per step, the
@@ -94,24 +108,56 @@ fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
                 for head in 0..heads.count {
                     let at = head * k..(head + 1) * k;
                     let out = &mut out[at.clone()];
-                    out.fill(0.0);
                     let weight = heads.weights.map_or(1.0, |w| w.row(row)[head]);
                     if weight == 0.0 {
+                        out.fill(0.0);
                         continue;
                     }
                     let query = &q.row(row)[at.clone()];
                     for (j, p) in p.iter_mut().enumerate() {
-                        *p = scale * math::dot(query, &kv(j)[at.clone()]);
+                        *p = scale * short_dot(query, &kv(j)[at.clone()]);
                     }
                     math::softmax(&mut p);
+                    p.iter_mut().for_each(|p| *p *= weight);
+                    let first = width + at.start;
+                    let mut runs = out.chunks_exact_mut(RUN);
+                    for (run, out) in runs.by_ref().enumerate() {
+                        let first = first + run * RUN;
+                        let mut sums = [0.0; RUN];
+                        for (j, p) in p.iter().enumerate() {
+                            let value = &kv(j)[first..first + RUN];
+                            sums.iter_mut().zip(value).for_each(|(sum, v)| *sum = v.mul_add(*p, *sum));
+                        }
+                        out.copy_from_slice(&sums);
+                    }
+                    let out = runs.into_remainder();
+                    let first = width + at.end - out.len();
+                    out.fill(0.0);
                     for (j, p) in p.iter().enumerate() {
-                        let value = &kv(j)[width + at.start..width + at.end];
-                        out.iter_mut().zip(value).for_each(|(o, v)| *o = v.mul_add(p * weight, *o));
+                        let value = &kv(j)[first..first + out.len()];
+                        out.iter_mut().zip(value).for_each(|(o, v)| *o = v.mul_add(*p, *o));
                     }
                 }
             },
         );
     });
+}
+
+/// Values of a head that are summed at a time.
+const RUN: usize = 32;
+
+/// Σ a·b in 16 lanes, which are summed in pairs: for vectors so short that summing the lanes takes most of the time.
+#[inline(always)]
+fn short_dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
+    for (x, y) in a.iter().zip(b) {
+        lanes.iter_mut().zip(x.iter().zip(y)).for_each(|(lane, (x, y))| *lane = x.mul_add(*y, *lane));
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(x, y)| x * y).sum();
+    let eight: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
+    let four: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+    ((four[0] + four[2]) + (four[1] + four[3])) + rest
 }
 
 /// The mean of the inputs of the last steps of each hypothesis, one matrix `[rows, D]` per step, the newest last.

@@ -189,12 +189,9 @@ impl Tape<'_> {
         let mut mean = self.like(x);
         match &mut sum.0 {
             Sum::Host(sum) => {
-                let total = match sum {
-                    Some(sum) => cpu::sum(self.device(), sum, x.tensor()),
-                    None => x.tensor().clone(),
-                };
-                cpu::means(&total, lineage.ages(), &mut mean);
-                *sum = Some(total);
+                let mut total = self.like(x);
+                cpu::running(sum.as_ref(), x.tensor(), lineage.ages(), &mut total, &mut mean);
+                *sum = Some(Tensor::new(x.shape(), total));
                 let mean = Tensor::new(x.shape(), mean);
                 match norm {
                     Some(norm) => self.batch_norm(&Var::constant(mean), norm).tensor().clone(),
