@@ -127,8 +127,11 @@ fn language_models_are_folders_of_integers_too() {
     assert!(int8 != exact && largest_difference(&int8, &exact) < 1.0);
 }
 
-/// Rewrites the weights of a folder: `change` gets name, type, shape and bytes of each tensor.
-fn rewrite(folder: &Path, change: impl Fn(&mut String, &mut Dtype, &mut Vec<usize>, &mut Vec<u8>)) {
+/// Changes name, type, shape and bytes of a tensor.
+type Change<'a> = &'a dyn Fn(&mut String, &mut Dtype, &mut Vec<usize>, &mut Vec<u8>);
+
+/// Rewrites the weights of a folder.
+fn rewrite(folder: &Path, change: Change<'_>) {
     let path = folder.join(folder::WEIGHTS);
     let bytes = std::fs::read(&path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -153,7 +156,7 @@ fn folders_of_integers_that_do_not_fit_are_refused_by_name() {
     let place = tempfile::tempdir().unwrap();
     let (model, out) = (place.path().join("model"), place.path().join("int8"));
     save(&model);
-    let refused = |change: &dyn Fn(&mut String, &mut Dtype, &mut Vec<usize>, &mut Vec<u8>)| {
+    let refused = |change: Change<'_>| {
         quantise(&model, &out).unwrap();
         rewrite(&out, change);
         ModelFolder::load(&out, &Device::cpu()).err().unwrap().to_string()
