@@ -122,3 +122,36 @@ pub(crate) fn from_first(ranks: &dyn Collective, bytes: Vec<u8>) -> Result<Vec<u
     let own = if ranks.place().is_first() { bytes } else { Vec::new() };
     Ok(ranks.gather(&own)?.swap_remove(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            program: "mae 1".into(),
+            device: "the CPU".into(),
+            config: "[train]\nlr = 0.1\nseed = 1".into(),
+            data: vec![("training set".into(), 7), ("dict.txt".into(), 8)],
+        }
+    }
+
+    #[test]
+    fn every_difference_is_named() {
+        assert!(identity().differences(&identity(), 1).is_empty());
+        let other = Identity {
+            program: "mae 2".into(),
+            device: "a GPU".into(),
+            config: "[train]\nlr = 0.2\nseed = 1".into(),
+            data: vec![("training set".into(), 9)],
+        };
+        let faults = [
+            "it runs mae 2, rank 0 mae 1",
+            "it computes on a GPU, rank 0 the CPU",
+            "train.lr is 0.2 on rank 3 and 0.1 on rank 0",
+            "its training set is another one",
+            "it has more or fewer data sets",
+        ];
+        assert_eq!(other.differences(&identity(), 3), faults);
+    }
+}

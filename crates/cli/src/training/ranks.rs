@@ -58,13 +58,20 @@ impl RanksArgs {
     }
 }
 
+/// Threads of a task of Slurm at most.
+const MOST_OF_TASK: usize = 1024;
+
 /// Threads of a process that shares its machine with others of the same launch; `None` if it is alone there, or if
 /// RAYON_NUM_THREADS says how many.
 pub fn share_of_cores() -> Option<usize> {
     if std::env::var_os("RAYON_NUM_THREADS").is_some() {
         return None;
     }
-    let place = Launch::from_environment().ok().flatten()?.place;
+    let Launch { launcher, place, .. } = Launch::from_environment().ok().flatten()?;
+    let of_task = std::env::var("SLURM_CPUS_PER_TASK").ok().and_then(|text| text.parse::<usize>().ok());
+    if let (Launcher::Slurm, Some(cores @ 1..)) = (launcher, of_task) {
+        return Some(cores.min(MOST_OF_TASK));
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (place.local_size > 1).then(|| (cores / place.local_size).max(1))
 }
@@ -77,7 +84,8 @@ pub fn team(launch: Option<&Launch>, device: &Device) -> Result<Team> {
     if team.may_hang() {
         team.host().on_loss(Box::new(move |error| {
             writeln!(std::io::stderr(), "mae: rank {rank}: {}", of_loss(error)).ok();
-            std::process::exit(1);
+            // At once: what libraries do when a program ends may wait for the rank.
+            signal_hook::low_level::exit(1);
         }));
     }
     Ok(team)

@@ -233,3 +233,34 @@ fn host_buffer(device: &Device, bytes: &[u8]) -> Buffer {
     buffer.write(0, &values);
     buffer
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParamsBuilder;
+
+    #[test]
+    fn messages_of_another_model_are_refused() {
+        let mut builder = ParamsBuilder::default();
+        let id = builder.vector("mean".into(), 3, GroupId(0));
+        let params = builder.finish(&Device::cpu());
+        let mut updates = Updates::default();
+        updates.0.push((id, host_buffer(params.device(), bytemuck::cast_slice(&[1.0f32, -0.0, 3.5]))));
+        let bytes = message([1.5, -2.5], &updates);
+        let (losses, moves) = read(&params, &bytes).unwrap();
+        assert_eq!(losses, [1.5, -2.5]);
+        assert_eq!(
+            moves.0[0].1.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
+            [1.0f32, -0.0, 3.5].map(f32::to_bits)
+        );
+        for end in (0..bytes.len()).filter(|end| *end != 16) {
+            assert!(read(&params, &bytes[..end]).is_none(), "{end} bytes");
+        }
+        let mut wrong = bytes.clone();
+        wrong[16] = 1;
+        assert!(read(&params, &wrong).is_none(), "there is no block 1");
+        let mut wrong = bytes;
+        wrong[20] = 2;
+        assert!(read(&params, &wrong).is_none(), "the block has three values");
+    }
+}
