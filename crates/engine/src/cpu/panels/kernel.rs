@@ -3,7 +3,19 @@
 use super::{Kernel, Number, PANEL, Part};
 use crate::cpu::gemm::streamed::kernel::{LANES, Lanes, MAX_ROWS, Portable};
 
-/// All kernels of this processor, the fastest first.
+/// The fastest kernel of this processor.
+pub(super) fn fastest<W: Number>() -> Kernel<W> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        return x86::avx512;
+    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        return x86::avx2;
+    }
+    compute::<Portable, W, 1>
+}
+
+/// All kernels of this processor.
+#[cfg(test)]
 pub(super) fn kernels<W: Number>() -> Vec<(&'static str, Kernel<W>)> {
     let mut all: Vec<(&'static str, Kernel<W>)> = Vec::new();
     #[cfg(target_arch = "x86_64")]

@@ -122,7 +122,7 @@ impl<W: Number> Panels<W> {
 
     /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.
     pub(crate) fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
-        self.product_by(kernel::kernels()[0].1, m, x, y);
+        self.product_by(kernel::fastest(), m, x, y);
     }
 
     fn product_by(&self, kernel: Kernel<W>, m: usize, x: &[f32], y: &mut [f32]) {

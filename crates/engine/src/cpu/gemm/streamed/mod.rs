@@ -75,7 +75,17 @@ unsafe impl Sync for Output {}
 /// Computes a part. Unsafe because the processor must have its instructions.
 pub(in crate::cpu) type Kernel<W> = unsafe fn(&Part<'_, W>);
 
-/// All kernels of this processor, the fastest first.
+/// The fastest kernel of this processor.
+fn fastest<W: Weight>() -> Kernel<W> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernel) = x86::fastest() {
+        return kernel;
+    }
+    kernel::compute::<Portable, W>
+}
+
+/// All kernels of this processor.
+#[cfg(test)]
 pub(in crate::cpu) fn kernels<W: Weight>() -> Vec<(&'static str, Kernel<W>)> {
     let mut all: Vec<(&'static str, Kernel<W>)> = Vec::new();
     #[cfg(target_arch = "x86_64")]
@@ -86,7 +96,7 @@ pub(in crate::cpu) fn kernels<W: Weight>() -> Vec<(&'static str, Kernel<W>)> {
 
 /// `Y[m,n] = X[m,k]·W[n,k]ᵀ`; all sizes are above 0.
 pub(in crate::cpu) fn product<W: Weight>(size: [usize; 3], x: &[f32], w: &[W], y: &mut [f32]) {
-    product_by(kernels()[0].1, size, x, w, y);
+    product_by(fastest(), size, x, w, y);
 }
 
 pub(in crate::cpu) fn product_by<W: Weight>(

@@ -5,7 +5,19 @@ use std::arch::x86_64::*;
 use super::kernel::{GROUP, Lanes, MAX_ROWS, compute};
 use super::{Kernel, Part, Weight};
 
-/// The kernels of this processor, the fastest first.
+/// The fastest kernel of this processor, if it has one of these.
+pub(super) fn fastest<W: Weight>() -> Option<Kernel<W>> {
+    if is_x86_feature_detected!("avx512f") {
+        Some(avx512)
+    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        Some(avx2)
+    } else {
+        None
+    }
+}
+
+/// The kernels of this processor.
+#[cfg(test)]
 pub(super) fn kernels<W: Weight>() -> Vec<(&'static str, Kernel<W>)> {
     let mut kernels: Vec<(&'static str, Kernel<W>)> = Vec::new();
     if is_x86_feature_detected!("avx512f") {
