@@ -11,7 +11,7 @@ use mae_serve::{
     SearchOptions, Server,
 };
 
-use crate::device::DeviceArgs;
+use crate::device::InferenceArgs;
 use crate::exit::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -89,7 +89,7 @@ pub struct Args {
     #[arg(long)]
     log_texts: bool,
     #[command(flatten)]
-    device: DeviceArgs,
+    device: InferenceArgs,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -198,7 +198,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Box::new(file.with_context(|| format!("cannot write the log {}", path.display()))?)
         }
     };
-    let device = args.device.open()?.into();
+    let device = args.device.device()?.into();
     let server = Server::new(config, &device, log)?.listen()?;
     if server.is_open_to_all() {
         warn("everybody who reaches this address can use the models: no API keys are asked for (--api-keys)");
