@@ -55,7 +55,7 @@ fn mistakes_are_explained() {
     assert!(place.mae("quantize wide --out small", "").success);
     for (args, words) in [
         ("quantize small --out twice", "the weights are 8-bit integers already"),
-        ("quantize wide --out wide", "--out wide is the model itself"),
+        ("quantize wide --out wide", "--out wide is a model that is read"),
         ("quantize nowhere --out small", "nowhere is not a model folder"),
         ("average --inputs small small --output mean", "is held in int8, for inference"),
         ("convert small --system mae3 --out gated --device cpu", "is held in int8, for inference"),
