@@ -52,7 +52,8 @@ fn language_models_by_perplexity() {
         let blocks = ["--tokens-per-sample", "16", "--context-window", "12"];
         serde_json::from_str(place.mae(&eval, &[&blocks[..], more].concat()).succeeded()).unwrap()
     };
-    let same = |a: &Value, b: &Value| (a.as_f64().unwrap() - b.as_f64().unwrap()).abs() < 1e-9;
+    // `eval-lm` packs weights when it loads a model, which rounds otherwise than the study's pass.
+    let same = |a: &Value, b: &Value| (a.as_f64().unwrap() / b.as_f64().unwrap() - 1.0).abs() < 1e-5;
     let found = texts("mae-1");
     assert!(same(&eval(&[])["ppl_per_token"], &found["test"]["ppl"]));
     assert!(same(&eval(&["--expert", "argmax"])["ppl_per_word"], &found["test"]["one_expert"]["argmax"]));
