@@ -25,7 +25,7 @@ fn the_python_tests_pass() {
     }
     std::fs::copy(module(built), folder.join("_mae.abi3.so")).unwrap();
     let status = Command::new(python)
-        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
+        .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests"])
         .current_dir(here)
         .env("PYTHONPATH", package.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -157,8 +157,6 @@ def test_number_types_of_inference(trained, translator, sources, place, data):
         same = sum(text == found.text for text, found in zip(texts, other.translate(sources[:200])))
         assert same >= 190, (compute_type, same)
     mae("quantize", trained.model, "--out", place / "int8", check=True)
-    small, whole = ((folder / "model.safetensors").stat().st_size for folder in (place / "int8", trained.model))
-    assert small < whole
     stored = mae_mt.Translator(place / "int8", device="cpu")
     assert [found.text for found in stored.translate(sources[:20])] == [
         found.text for found in other.translate(sources[:20])
