@@ -38,6 +38,8 @@ pub(super) struct Functions<H> {
     world: H,
     byte: H,
     serialized: c_int,
+    // SAFETY: types of pointers, not calls. Each pointer was looked up under the name of its prototype; every call has a
+    // note of its own.
     init: unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, *mut c_int) -> c_int,
     rank: unsafe extern "C" fn(H, *mut c_int) -> c_int,
     size: unsafe extern "C" fn(H, *mut c_int) -> c_int,
