@@ -190,6 +190,9 @@ def random_model(folder, width=32, inner=40, heads=4, layers=2, dropped=1, hidde
                     linear(f"{gate}.fc2", math.comb(heads, dropped), hidden)
                 if mixture["system"] == "sigmoid":
                     linear(f"{gate}.proj", heads, width)
+                if mixture["system"] == "moh":
+                    for part, rows in ("shared", 1), ("routed", heads - 1), ("between", 2):
+                        shapes[f"{gate}.{part}.weight"] = (rows, width)
             linear(f"{at}.fc1", inner, width)
             linear(f"{at}.fc2", width, inner)
             norm(f"{at}.final_layer_norm")
@@ -227,6 +230,7 @@ CASES = {
     "MAE, gates by position": dict(mixture={"gate_input": "position"}),
     "NoBCD, pre-norm, GELU": dict(norm="pre", activation="gelu", mixture={"system": "nobcd"}),
     "sigmoid gates": dict(mixture={"system": "sigmoid", "gate_input": "position"}),
+    "MoH": dict(mixture={"system": "moh", "gate_input": "position", "shared_heads": 1}),
     "Marian's choices": dict(activation="swish", positions="marian", decoder_start="pad", output_bias=True),
     "other choices": dict(positions="table", share_embeddings="none", no_scale_embedding=True, decoder_start="bos",
                           source_end="none", head_dim=5),

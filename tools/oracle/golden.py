@@ -1,4 +1,4 @@
-"""Golden numbers of the oracle on six tiny models, for the tests of the engine and of the training loop.
+"""Golden numbers of the oracle on seven tiny models, for the tests of the engine and of the training loop.
 
     python golden.py [CASE ...] [--out ../../fixtures/oracle] [--check]
 
@@ -33,18 +33,19 @@ CASES = {
     "mae7": Config(width=16, inner=23, heads=8, dropped=1, gate_hidden=11, **SHARED),
     "mae6": Config(width=18, inner=19, heads=6, dropped=2, gate_hidden=13, **SHARED),
     "sigmoid": Config(width=20, inner=17, heads=5, gate="sigmoid", **SHARED),
+    "moh": Config(width=18, inner=19, heads=6, gate="moh", shared=2, active=4, balance=0.7, **SHARED),
     "marian": Config(width=12, inner=17, heads=3, gated=False, share_all=True, activation="swish", output_bias=True,
                      positions="marian", decoder_start="pad", **SHARED | dict(src_vocab=19, layers=1)),
     "gelu": Config(width=12, inner=13, heads=4, dropped=1, gate_hidden=5, norm="pre", activation="gelu",
                    no_scale_embedding=True, decoder_start="bos", **SHARED | dict(layers=1)),
 }
 # Keys that are written where they differ from the default.
-NEWER = ("activation", "positions", "no_scale_embedding", "decoder_start", "output_bias")
+NEWER = ("shared", "active", "balance", "activation", "positions", "no_scale_embedding", "decoder_start", "output_bias")
 # Beam search for these.
 SEARCHED, BEAM, LONGEST = ("marian", "gelu"), 3, 8
 # Chosen among a few so that the ten updates do not amplify rounding: with SGD at rate 1.0 on the gates some seeds
 # turn the rounding of float32 into differences of 1e-2 in the logits.
-SEEDS = {"base": 11, "mae7": 12, "mae6": 34, "sigmoid": 41, "marian": 51, "gelu": 61}
+SEEDS = {"base": 11, "mae7": 12, "mae6": 34, "sigmoid": 41, "moh": 71, "marian": 51, "gelu": 61}
 
 
 class Batch:
@@ -78,7 +79,7 @@ def steps_of(c: Config):
     """(step, mode, which parameters are free)"""
     if not c.gated:
         return [("f", "plain", lambda m: split(m)[1])]
-    if c.gate == "sigmoid":
+    if c.gate != "experts":
         return [("joint", "mix", lambda m: list(m.named_parameters()))]
     return [("g", "mix", lambda m: split(m)[0]), ("f", "sample", lambda m: split(m)[1]),
             ("joint", "mix", lambda m: list(m.named_parameters()))]
@@ -91,7 +92,7 @@ def single_steps(start, batch, rng, out, replay):
         prefix = f"{step}.draws."
         loss, nll, logits = loss_of(model, batch, mode, again(replay, prefix) if replay else drawn(rng, out, prefix))
         out[f"{step}.loss"], out[f"{step}.nll"], out[f"{step}.logits"] = loss, nll, logits
-        for name, grad in gradients(model, loss / batch.tokens, free(model)).items():
+        for name, grad in gradients(model, loss / batch.tokens + model.own_loss(), free(model)).items():
             out[f"{step}.grad.{name}"] = grad
         for name, buffer in model.named_buffers():
             if name.endswith((".running_mean", ".running_var")):
@@ -100,9 +101,9 @@ def single_steps(start, batch, rng, out, replay):
 
 def train(model, batch, rng, out, replay):
     """Ten updates on one batch: a G step (SGD on the gates), then an F step (Adam as fairseq writes it on the rest).
-    Sigmoid gates: a joint step, Adam on all."""
+    Gates over heads: a joint step, Adam on all."""
     model.train()
-    joint = model.c.gate == "sigmoid"
+    joint = model.c.gate != "experts"
     parts = lambda: ([], list(model.named_parameters())) if joint else split(model)
     moments = {n: (torch.zeros_like(p), torch.zeros_like(p)) for n, p in parts()[1]}
     g_losses, f_losses = [], []
@@ -119,7 +120,7 @@ def train(model, batch, rng, out, replay):
         choose = again(replay, prefix) if replay else drawn(rng, out, prefix)
         loss = loss_of(model, batch, "sample" if gate else "mix" if joint else "plain", choose)[0] / batch.tokens
         f_losses.append(loss)
-        grads = gradients(model, loss, rest)
+        grads = gradients(model, loss + model.own_loss(), rest)
         b1, b2, t = ADAM["beta1"], ADAM["beta2"], k + 1
         size = ADAM["lr"] * (1 - b2**t) ** 0.5 / (1 - b1**t)
         with torch.no_grad():
@@ -228,7 +229,8 @@ def check(name, model, batch, out):
                 for delta in (h, -h):
                     flat[i] = keep + delta
                     with torch.no_grad():
-                        values.append(loss_of(probe, batch, mode, again(out, f"{step}.draws."))[0].item() / batch.tokens)
+                        loss = loss_of(probe, batch, mode, again(out, f"{step}.draws."))[0] / batch.tokens
+                        values.append(float(loss + probe.own_loss()))
                 flat[i] = keep
                 worst = max(worst, abs((values[0] - values[1]) / (2 * h) - grad[i]))
     probe, corner = copy.deepcopy(model).train(), []

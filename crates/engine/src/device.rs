@@ -100,12 +100,13 @@ impl Device {
     }
 
     /// Loads the numbers that differ from one training pass to the next, and that a captured pass reads from device
-    /// memory: the step of `rng` and the factor of the loss. Before [`Replays::run`](crate::Replays::run); a pass that
+    /// memory: the step of `rng`, the factor of the loss and that of losses of gates. Before [`Replays::run`](crate::Replays::run); a pass that
     /// runs op by op loads them itself. Nothing to do on the CPU.
-    pub fn load_numbers(&self, rng: Rng, loss_weight: f32) {
+    pub fn load_numbers(&self, rng: Rng, loss_weight: f32, own_loss_factor: f32) {
         if let Some(gpu) = self.gpu() {
             gpu.set_live(Live::Step, rng.step());
             gpu.set_live(Live::LossWeight, loss_weight.to_bits());
+            gpu.set_live(Live::OwnLossFactor, own_loss_factor.to_bits());
         }
     }
 

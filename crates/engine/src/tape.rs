@@ -85,6 +85,24 @@ impl Var {
     }
 }
 
+/// Weight of a batch, for losses of gates.
+#[derive(Clone)]
+pub(crate) struct BatchShare {
+    /// The sum of the main loss is over the rows of these.
+    pub(crate) rows: Segments,
+    /// Factor of a row, on the host; a GPU reads its parts, [`Live::LossWeight`] and [`Live::OwnLossFactor`].
+    weight: f32,
+    /// Gates of the model.
+    pub(crate) gates: usize,
+}
+
+impl BatchShare {
+    /// The weight of the whole batch on the CPU.
+    pub(crate) fn on_host(&self) -> f32 {
+        self.rows.rows() as f32 * self.weight
+    }
+}
+
 type Node = Box<dyn FnOnce(&mut Backward<'_>) + Send>;
 
 /// One forward pass: runs ops, keeps what their backward needs.
@@ -98,6 +116,8 @@ pub struct Tape<'p> {
     nodes: Vec<Node>,
     seeds: Vec<(usize, Buffer)>,
     updates: Updates,
+    batch: Option<BatchShare>,
+    own_loss_factor: f32,
 }
 
 impl<'p> Tape<'p> {
@@ -113,6 +133,8 @@ impl<'p> Tape<'p> {
             nodes: Vec::new(),
             seeds: Vec::new(),
             updates: Updates::default(),
+            batch: None,
+            own_loss_factor: 1.0,
         }
     }
 
@@ -121,6 +143,7 @@ impl<'p> Tape<'p> {
     pub fn training(params: &'p Params, gradients: &'p mut Gradients, free: GroupSet, rng: Rng) -> Self {
         if let Some(gpu) = params.device().gpu() {
             gpu.set_live(Live::Step, rng.step());
+            gpu.set_live(Live::OwnLossFactor, 1.0f32.to_bits());
         }
         Self { gradients: Some(gradients), free, rng: Some(rng), ..Self::evaluation(params) }
     }
@@ -164,6 +187,33 @@ impl<'p> Tape<'p> {
             }
         }
         self.updates
+    }
+
+    /// Lets gates with losses of their own, which are means over their rows, add them to that of the batch: each counts as
+    /// the batch does, whose main loss is a sum over the rows of `targets` times `weight`. `gates`: gates of the model.
+    /// Nothing to do outside training passes, which have no such losses.
+    pub fn share_losses(&mut self, targets: &Segments, weight: f32, gates: usize) {
+        if !self.is_training() {
+            return;
+        }
+        if let Some(gpu) = self.device().gpu() {
+            gpu.set_live(Live::LossWeight, weight.to_bits());
+        }
+        let weight = weight * self.own_loss_factor;
+        self.batch = Some(BatchShare { rows: targets.clone(), weight, gates });
+    }
+
+    /// Multiplies the losses of gates by `factor` from now on. Before [`Tape::share_losses`].
+    pub fn scale_own_losses(&mut self, factor: f32) {
+        self.own_loss_factor = factor;
+        if let Some(gpu) = self.device().gpu() {
+            gpu.set_live(Live::OwnLossFactor, factor.to_bits());
+        }
+    }
+
+    /// What gates need to know for losses of their own; `None` where there are none.
+    pub(crate) fn batch_share(&self) -> Option<BatchShare> {
+        self.batch.clone()
     }
 
     /// The device that the ops of this pass run on.

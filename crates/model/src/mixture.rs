@@ -38,6 +38,27 @@ pub struct Mixture {
     /// Unit that shares one draw.
     #[serde(default)]
     pub sampling_unit: SamplingUnit,
+    /// MoH: heads that every row uses; 0: a quarter of them. Not written if it is 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shared_heads: usize,
+    /// MoH: heads that a row uses, the shared ones among them; 0: three quarters of them. Not written if it is 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub active_heads: usize,
+    /// MoH: factor of the balance loss. Not written if it is the default.
+    #[serde(default = "balance_loss", skip_serializing_if = "is_usual_balance")]
+    pub balance_loss: f32,
+}
+
+fn is_zero(value: &usize) -> bool {
+    *value == 0
+}
+
+fn balance_loss() -> f32 {
+    0.01
+}
+
+fn is_usual_balance(value: &f32) -> bool {
+    *value == balance_loss()
 }
 
 fn one() -> usize {
@@ -64,13 +85,17 @@ impl Default for Mixture {
             gate_window: 0,
             cross_gate: CrossGate::default(),
             sampling_unit: SamplingUnit::default(),
+            shared_heads: 0,
+            active_heads: 0,
+            balance_loss: balance_loss(),
         }
     }
 }
 
 impl Mixture {
     /// Keys that files hold only where their value is not this one.
-    pub const UNWRITTEN: [(&str, &str); 1] = [("gate_input", "mean")];
+    pub const UNWRITTEN: [(&str, &str); 4] =
+        [("gate_input", "mean"), ("shared_heads", "0"), ("active_heads", "0"), ("balance_loss", "0.01")];
 
     /// The experts of an attention of `heads` heads; `None` for systems without.
     pub fn experts(&self, heads: usize) -> Option<Experts> {
@@ -88,6 +113,10 @@ impl Mixture {
         if self.system.has_experts() {
             keys.push(("mixture.dropped_heads", self.dropped_heads.to_string()));
             keys.push(("mixture.gate_hidden", self.gate_hidden.to_string()));
+        }
+        if self.system == System::MOH {
+            keys.push(("mixture.shared_heads", self.shared_heads.to_string()));
+            keys.push(("mixture.active_heads", self.active_heads.to_string()));
         }
         keys.push(("mixture.gate_input", lower(self.gate_input)));
         keys.push(("mixture.decoder_gate", lower(self.decoder_gate)));

@@ -10,12 +10,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::attention::AttentionConfig;
 use crate::config::GateReads;
-use crate::gate::{Gate, experts, sigmoid};
+use crate::gate::{Gate, experts, moh, sigmoid};
 use crate::pass::GateValues;
 use crate::{Error, Result};
 
 /// All systems, in the order of messages.
-pub const SYSTEMS: [System; 5] = [System::BASE, System::UNIFORM, System::MAE, System::NOBCD, System::SIGMOID];
+pub const SYSTEMS: [System; 6] =
+    [System::BASE, System::UNIFORM, System::MAE, System::NOBCD, System::SIGMOID, System::MOH];
 
 /// A system: a row of [`SYSTEMS`]. In configurations it is the value of `model.mixture.system`.
 #[derive(Clone, Copy)]
@@ -80,14 +81,25 @@ pub enum GateOptimizer {
 pub(crate) struct GateKind {
     /// Gates of one family have the same parameters; weights move between their systems.
     pub(crate) family: &'static str,
-    /// The layer whose zeros make every head weigh 1; `None` for gates without parameters.
-    pub(crate) neutral_layer: Option<&'static str>,
+    /// Layers with parameters.
+    pub(crate) layers: Layers,
     /// Initial values of that layer.
     pub(crate) start: Start,
     /// Reports faults of the keys it uses.
     pub(crate) check: fn(&AttentionConfig<'_>, &mut dyn FnMut(bool, String)),
     /// Declares the parameters `<name>.*`.
     pub(crate) declare: fn(&mut ParamsBuilder, name: &str, &AttentionConfig<'_>, &Device) -> Arc<dyn Gate>,
+}
+
+/// Layers of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layers {
+    /// None.
+    Nothing,
+    /// Some; zeros in the one of this name make every head weigh 1.
+    NeutralWith(&'static str),
+    /// Some, and no zeros make every head weigh 1.
+    NeverNeutral,
 }
 
 /// How gates start.
@@ -102,7 +114,7 @@ pub(crate) enum Start {
 /// The paper's gates.
 const NETWORK: GateKind = GateKind {
     family: "experts",
-    neutral_layer: Some("fc2"),
+    layers: Layers::NeutralWith("fc2"),
     start: Start::Random,
     check: experts::check_network,
     declare: experts::with_network,
@@ -127,7 +139,7 @@ impl System {
         training: Training::Rest,
         gate: Some(GateKind {
             family: "experts",
-            neutral_layer: None,
+            layers: Layers::Nothing,
             start: Start::Random,
             check: experts::check,
             declare: experts::even,
@@ -154,6 +166,9 @@ impl System {
 
     /// Sigmoid head gates: a weight for each head, trained with the rest.
     pub const SIGMOID: Self = Self(&sigmoid::SYSTEM);
+
+    /// MoH: shared and routed heads, trained with the rest.
+    pub const MOH: Self = Self(&moh::SYSTEM);
 
     /// Value of `model.mixture.system`.
     pub fn key(self) -> &'static str {
@@ -182,7 +197,7 @@ impl System {
 
     /// Returns true if attentions have gates with parameters.
     pub fn is_gated(self) -> bool {
-        self.neutral_layer().is_some()
+        self.gate().is_some_and(|gate| gate.layers != Layers::Nothing)
     }
 
     /// Meaning of the numbers of its gates.
@@ -195,13 +210,16 @@ impl System {
 
     /// The layer of a gate whose zeros make every head weigh 1, so that a model computes what it did without gates.
     pub fn neutral_layer(self) -> Option<&'static str> {
-        self.0.gate.as_ref()?.neutral_layer
+        match self.gate()?.layers {
+            Layers::NeutralWith(layer) => Some(layer),
+            Layers::Nothing | Layers::NeverNeutral => None,
+        }
     }
 
     /// Returns true if a parameter of this name starts with zeros so that every head weighs 1.
     pub(crate) fn starts_neutral(self, parameter: &str) -> bool {
-        let neutral = self.gate().filter(|gate| gate.start == Start::Neutral);
-        let layer = neutral.and_then(|gate| gate.neutral_layer);
+        let starts = self.gate().is_some_and(|gate| gate.start == Start::Neutral);
+        let layer = self.neutral_layer().filter(|_| starts);
         layer.is_some_and(|layer| parameter.contains(&format!(".gate.{layer}.")))
     }
 
@@ -348,6 +366,7 @@ mod tests {
         assert_eq!(named("base", 8), ("base", None));
         assert_eq!(named("nobcd", 8), ("nobcd", Some(1)));
         assert_eq!(named("sigmoid", 8), ("sigmoid", None));
+        assert_eq!(named("MoH", 8), ("moh", None));
         let error = |name: &str| System::named(name, 8).unwrap_err().to_string();
         assert!(error("mae8").contains("between 1 and 7"));
         assert!(error("mae").contains("as in mae7"));

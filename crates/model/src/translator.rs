@@ -356,6 +356,8 @@ impl Model for Translator {
     }
 
     fn loss(&self, pass: &mut Pass<'_, '_>, batch: &DeviceBatch, smoothing: f32, weight: f32) -> LossSums {
+        let config = &self.config;
+        pass.tape.share_losses(&batch.target_rows, weight, config.encoder_layers + 2 * config.decoder_layers);
         let features = self.features(pass, batch);
         let (vocabulary, bias) = (self.output_embedding, self.output_bias);
         let loss = CrossEntropy { vocabulary, bias, targets: &batch.target, smoothing, weight };

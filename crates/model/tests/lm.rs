@@ -129,6 +129,7 @@ fn cached_steps_equal_the_full_pass() {
         untied(tiny(System::MAE)),
         tiny(System::SIGMOID),
         by_position,
+        tiny(System::MOH),
     ] {
         let model = new(&config, 2);
         for mode in [ExpertMode::Mix, ExpertMode::Argmax, ExpertMode::Fixed(1)] {

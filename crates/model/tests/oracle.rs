@@ -15,6 +15,7 @@ use mae_model::{DeviceBatch, ExpertMode, Model, ModelConfig, Translator, groups}
 fn config_of(golden: &Golden) -> ModelConfig {
     let system = match (golden.metadata["gated"].as_str(), golden.metadata.get("gate").map(String::as_str)) {
         ("true", Some("sigmoid")) => System::SIGMOID,
+        ("true", Some("moh")) => System::MOH,
         ("true", _) => System::MAE,
         _ => System::BASE,
     };
@@ -22,6 +23,10 @@ fn config_of(golden: &Golden) -> ModelConfig {
     fn key<T: serde::de::DeserializeOwned>(golden: &Golden, key: &str) -> Option<T> {
         let value = golden.metadata.get(key)?;
         Some(toml::Value::String(value.clone()).try_into().unwrap())
+    }
+    /// The value of a key that newer files have.
+    fn number_or<T: std::str::FromStr>(golden: &Golden, key: &str, default: T) -> T {
+        golden.metadata.get(key).and_then(|value| value.parse().ok()).unwrap_or(default)
     }
     ModelConfig {
         arch: "golden".into(),
@@ -50,6 +55,9 @@ fn config_of(golden: &Golden) -> ModelConfig {
             dropped_heads: golden.number("dropped"),
             gate_hidden: golden.number("gate_hidden"),
             gate_dropout: 0.0,
+            shared_heads: number_or(golden, "shared", 0),
+            active_heads: number_or(golden, "active", 0),
+            balance_loss: number_or(golden, "balance", 0.0),
             ..Mixture::default()
         },
         ..ModelConfig::arch("transformer_tiny").unwrap()
@@ -238,6 +246,11 @@ fn sigmoid_agrees_with_the_oracle() {
 }
 
 #[test]
+fn moh_agrees_with_the_oracle() {
+    check_logits_and_steps("moh");
+}
+
+#[test]
 fn marian_agrees_with_the_oracle() {
     check_logits_and_steps("marian");
 }
@@ -249,6 +262,6 @@ fn gelu_with_pre_norm_agrees_with_the_oracle() {
 
 #[test]
 fn ten_training_losses_agree_with_the_oracle() {
-    check_ten_joint_updates("sigmoid");
+    ["sigmoid", "moh"].into_iter().for_each(check_ten_joint_updates);
     ["base", "mae7", "mae6", "marian", "gelu"].into_iter().for_each(check_ten_updates);
 }

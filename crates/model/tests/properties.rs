@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mae_data::{EOS, PackedBatch};
 use mae_engine::{Device, Gradients, GroupSet, Ids, Rng, Tape};
-use mae_model::attention::Pass;
+use mae_model::attention::{Pass, Probe};
 use mae_model::config::{
     CrossGate, DecoderGate, GateReads, Mixture, NormOrder, SamplingUnit, Sharing, System,
 };
@@ -220,6 +220,45 @@ fn sigmoid_gates_start_as_base() {
     }
 }
 
+/// Each row of MoH uses the shared heads and its own choice of the others; with all heads active and equal logits it is
+/// plain attention.
+#[test]
+fn moh_uses_the_heads_that_its_keys_say() {
+    for (shared, active, want) in [(1, 2, 2), (1, 3, 3), (0, 0, 3)] {
+        let mut config = by_position(System::MOH);
+        (config.mixture.shared_heads, config.mixture.active_heads) = (shared, active);
+        let model = new(&config, 1);
+        // 6 attentions, a row for each of 3 heads and two more.
+        assert_eq!(model.size(), new(&tiny(System::BASE), 1).size() + 6 * 5 * 12);
+        let mut tape = Tape::evaluation(model.params());
+        let mut probe = Probe::default();
+        let batch = model.upload(&batch(&LENGTHS));
+        model.features(
+            &mut Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) },
+            &batch,
+        );
+        assert_eq!(probe.gates.len(), 6);
+        for row in probe.gates.iter().flat_map(|gate| gate.gates.to_host()).collect::<Vec<_>>().chunks(3) {
+            assert_eq!(row.iter().filter(|w| **w > 0.0).count(), want, "{row:?}");
+            assert!((row.iter().sum::<f32>() - 2.0).abs() < 2.0);
+        }
+    }
+    let mut config = by_position(System::MOH);
+    (config.mixture.shared_heads, config.mixture.active_heads) = (1, 3);
+    let mut model = new(&config, 1);
+    for part in ["shared", "routed", "between"] {
+        change(&mut model, &format!("gate.{part}.weight"), |values| values.fill(0.0));
+    }
+    let base = logits(&new(&tiny(System::BASE), 1), &batch(&LENGTHS), &ExpertMode::Mix);
+    assert_close("equal logits", &logits(&model, &batch(&LENGTHS), &ExpertMode::Mix), &base, 1e-6);
+    for (shared, active) in [(3, 3), (2, 2), (1, 4), (2, 1)] {
+        let mut config = tiny(System::MOH);
+        (config.mixture.shared_heads, config.mixture.active_heads) = (shared, active);
+        let error = Translator::new(&config, TYPES, &Device::cpu(), 1).unwrap_err().to_string();
+        assert!(error.contains("shared_heads") && error.contains("≤ 3"), "{error}");
+    }
+}
+
 #[test]
 fn packing_order_changes_nothing() {
     let mut configs = vec![tiny(System::BASE), tiny(System::UNIFORM), tiny(System::MAE)];
@@ -233,6 +272,7 @@ fn packing_order_changes_nothing() {
     other_gates.mixture.cross_gate = CrossGate::Source;
     configs.push(other_gates);
     configs.extend([tiny(System::SIGMOID), by_position(System::SIGMOID), by_position(System::MAE)]);
+    configs.extend([tiny(System::MOH), by_position(System::MOH)]);
     for config in configs {
         let mut model = new(&config, 3);
         open_gates(&mut model);
@@ -290,8 +330,12 @@ fn pre_norm_gradients_match_finite_differences() {
         tiny(System::SIGMOID),
         by_position(System::SIGMOID),
         by_position(System::MAE),
+        tiny(System::MOH),
+        by_position(System::MOH),
     ];
-    for config in configs {
+    for mut config in configs {
+        // The loss of a pass does not tell it.
+        config.mixture.balance_loss = 0.0;
         let mixture = config.mixture.clone();
         let mut model = new(&ModelConfig { norm: NormOrder::Pre, ..config }, 6);
         open_gates(&mut model);

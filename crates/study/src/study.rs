@@ -35,6 +35,7 @@ studies![
     "domains",
     "nobcd-dose",
     "gate-optimizers",
+    "other-gates",
     "iwslt14-tuning",
     "wikitext103-long",
 ];

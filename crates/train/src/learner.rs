@@ -462,7 +462,7 @@ impl<M: Model> Learner<M> {
         let shape = model.shape(batch, config.max_tokens as usize);
         let feed = feeds.entry(shape.clone()).or_insert_with(|| model.room(&shape));
         M::load(feed, batch);
-        device.load_numbers(rng, weight);
+        device.load_numbers(rng, weight, 1.0);
         if first == First::Yes {
             gradients.clear();
         }

@@ -27,6 +27,7 @@ built_in![
     "iwslt14-mae7",
     "iwslt14-mae6",
     "iwslt14-sigmoid",
+    "iwslt14-moh",
     "wmt14-base",
     "wmt14-nobcd",
     "wmt14-uni-mae7",

@@ -1,6 +1,7 @@
 //! Launches, and the structs that many kernels take.
 
 use std::ffi::{CString, c_void};
+use std::sync::Arc;
 
 use cudarc::driver::sys::CUfunction_attribute_enum as Attribute;
 use cudarc::driver::{result, sys};
@@ -8,10 +9,11 @@ use rayon::prelude::*;
 
 use super::compile::{Unit, machine_code};
 use super::kernel::{Kernel, kernel_struct};
-use super::memory::{Dtype, Ptr};
+use super::memory::{Block, Dtype, Ptr};
 use super::{Gpu, Live};
 use crate::error::MOST_BLOCKS;
 use crate::rng;
+use crate::tape::RealRows;
 use crate::{Error, Numbers, Result};
 
 /// A kernel that is loaded.
@@ -92,6 +94,28 @@ impl Shape {
     /// The same with `bytes` of dynamic shared memory.
     pub(crate) fn shared(self, bytes: usize) -> Self {
         Self { shared: bytes as u32, ..self }
+    }
+}
+
+/// The number of rows that are really there, in device memory.
+pub(crate) struct ValidRows {
+    pub(crate) at: Ptr,
+    /// Memory of its own, where no segments have the number.
+    _own: Option<Block>,
+}
+
+impl ValidRows {
+    /// Of a value of `rows` rows.
+    pub(crate) fn of(gpu: &Arc<Gpu>, real: &RealRows, rows: usize) -> Self {
+        match real {
+            RealRows::Sentences(segments) => Self { at: segments.valid_sentences(), _own: None },
+            RealRows::Rows(segments) => Self { at: segments.valid_rows(), _own: None },
+            RealRows::All => {
+                let own = Block::new(gpu, 4);
+                gpu.set_word(own.ptr(), rows as u32);
+                Self { at: own.ptr(), _own: Some(own) }
+            }
+        }
     }
 }
 

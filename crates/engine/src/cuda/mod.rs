@@ -79,6 +79,8 @@ pub(crate) enum Live {
     Step,
     /// The factor of the loss' gradient, f32.
     LossWeight,
+    /// The factor of losses of gates, f32.
+    OwnLossFactor,
     /// The step size of Adam or NAG, then its decay, f32.
     StepSize,
     StepDecay,

@@ -10,9 +10,10 @@
 //! | [`pool`] | mean over each sentence; causal running mean | boundaries |
 //! | [`batch_norm`] | (x − mean)/√(var + ε)·γ + β over rows | x, column statistics |
 //! | [`mixture`] | gate logits to head weights: w = softmax(l)·M, or one drawn row of M | gates |
+//! | [`routing`] | logits of gates to head weights, most of a row's heads 0: shared and routed heads of MoH | the weights, softmax |
 //! | [`sigmoid`] | logits of gates to head weights: w = scale·σ(l) | the weights |
 //! | [`cross_entropy`] | label-smoothed loss of features against a vocabulary, logits never all in memory | gradient of the features |
-//! | `project` | dropout(X·Wᵀ), or dropout(X·W) where one matrix serves both ways | X |
+//! | [`project`] | dropout(X·Wᵀ), or dropout(X·W) where one matrix serves both ways | X |
 //! | `parameter` | a parameter block as a value | – |
 //! | [`adaptive`] | input and softmax of a vocabulary cut into bands of falling width | rows of each band |
 //! | [`custom`] | an op of another crate, computed on the host | its inputs |
@@ -56,8 +57,9 @@ pub mod linear;
 pub mod mixture;
 mod parameter;
 pub mod pool;
-pub(crate) mod project;
+pub mod project;
 pub mod residual_norm;
+pub mod routing;
 pub mod sigmoid;
 
 use crate::rng::Dropout;
@@ -91,6 +93,7 @@ rooms! {
     pool: [FILE];
     project: [];
     residual_norm: [FILE];
+    routing: [FILE];
     sigmoid: [FILE];
 }
 

@@ -172,7 +172,7 @@ fn try_passes(device: &Device, numbers: Numbers, how: How) -> Result<Outcome> {
         let (rng, weight) = (Rng::new(7, 20 + pass), 1.0 / (30 + pass) as f32);
         let key = if how == How::Replayed { 0 } else { pass };
         step.begin();
-        device.load_numbers(rng, weight);
+        device.load_numbers(rng, weight, 1.0);
         gradients.clear();
         let (sums, written) = replays.run(device, key, || {
             let mut tape = Tape::training(&params, &mut gradients, free, rng);

@@ -89,7 +89,8 @@ pub(super) fn weights<M: Model>(
 
 /// Returns true if every head weighs 1 whatever the input.
 fn is_neutral<M: Model>(model: &M) -> Result<bool> {
-    let Some(layer) = model.config().mixture().system.neutral_layer() else { return Ok(true) };
+    let system = model.config().mixture().system;
+    let Some(layer) = system.neutral_layer() else { return Ok(!system.is_gated()) };
     let part = format!(".gate.{layer}.");
     for parameter in model.params().named().filter(|p| p.name.contains(&part)) {
         if model.params().get(parameter.name)?.iter().any(|value| *value != 0.0) {

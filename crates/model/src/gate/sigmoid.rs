@@ -14,7 +14,7 @@ use crate::attention::{AttentionConfig, linear};
 use crate::config::GateReads;
 use crate::groups::GATE;
 use crate::pass::ExpertMode;
-use crate::system::{GateKind, GateOptimizer, Mixes, Name, Spec, Start, Training};
+use crate::system::{GateKind, GateOptimizer, Layers, Mixes, Name, Spec, Start, Training};
 
 /// The row of the table of systems.
 pub(crate) const SYSTEM: Spec = Spec {
@@ -25,7 +25,7 @@ pub(crate) const SYSTEM: Spec = Spec {
     training: Training::Joint(GateOptimizer::Shared),
     gate: Some(GateKind {
         family: "sigmoid",
-        neutral_layer: Some("proj"),
+        layers: Layers::NeutralWith("proj"),
         start: Start::Neutral,
         check: |_, _| {},
         declare,

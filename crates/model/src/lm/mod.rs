@@ -178,6 +178,7 @@ impl LanguageModel {
 
     /// The loss of a batch; `weight` scales its gradient. Holds ln p of every target as well.
     pub fn loss(&self, pass: &mut Pass<'_, '_>, batch: &LmBatch, weight: f32) -> LossSums {
+        pass.tape.share_losses(&batch.rows, weight, self.config.decoder_layers);
         let features = self.features(pass, &batch.previous, &batch.rows);
         self.words.loss(pass.tape, &features, &batch.target, weight)
     }

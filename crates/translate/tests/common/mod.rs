@@ -116,6 +116,11 @@ pub fn systems() -> Vec<(&'static str, ModelConfig)> {
         ("sigmoid, cross gates read the source", {
             with(System::SIGMOID, |c| c.mixture.cross_gate = CrossGate::Source)
         }),
+        ("moh, means", config(System::MOH)),
+        ("moh by position", with(System::MOH, |c| c.mixture.gate_input = GateReads::Position)),
+        ("moh, cross gates read the source", {
+            with(System::MOH, |c| c.mixture.cross_gate = CrossGate::Source)
+        }),
     ]
 }
 

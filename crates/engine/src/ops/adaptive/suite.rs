@@ -255,7 +255,7 @@ fn passes(device: &Device, numbers: Numbers) -> Result<Outcome> {
         segments.load(&starts);
         let (rng, weight) = (Rng::new(7, 20 + pass), 1.0 / (30 + pass) as f32);
         step.begin();
-        device.load_numbers(rng, weight);
+        device.load_numbers(rng, weight, 1.0);
         gradients.clear();
         let (sums, written) = replays.run(device, 0, || {
             let mut tape = Tape::training(&params, &mut gradients, free, rng);

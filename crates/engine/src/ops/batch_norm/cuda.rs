@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::{EPSILON, MOMENTUM, Op, Source};
-use crate::Var;
 use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernels};
-use crate::cuda::launch::Shape;
-use crate::cuda::memory::{Block, Ptr};
+use crate::cuda::launch::{Shape, ValidRows};
+use crate::cuda::memory::Ptr;
 use crate::device::Buffer;
 use crate::params::Params;
-use crate::tape::{Backward, RealRows};
+use crate::tape::Backward;
 
 /// Columns and threads of a block.
 const COLUMNS: u32 = 64;
@@ -85,7 +84,7 @@ kernels! {
 pub(super) fn forward(gpu: &Arc<Gpu>, params: &Params, op: &Op, moved: Option<&[Buffer; 2]>, y: &Buffer) {
     let Op { x, norm, source, mean, scale } = op;
     let [rows, cols] = x.shape();
-    let (valid, parts) = (ValidRows::of(gpu, x), parts(rows));
+    let (valid, parts) = (ValidRows::of(gpu, x.real_rows(), rows), parts(rows));
     let partials = params.device().scratch_floats(parts * 2 * cols);
     let shape = shape(cols, parts);
     let (rows, cols, parts) = (rows as u32, cols as u32, parts as u32);
@@ -122,7 +121,7 @@ pub(super) fn forward(gpu: &Arc<Gpu>, params: &Params, op: &Op, moved: Option<&[
 pub(super) fn backward(gpu: &Arc<Gpu>, backward: &mut Backward<'_>, op: &Op, dy: &Buffer) {
     let Op { x, norm, source, mean, scale } = op;
     let [rows, cols] = x.shape();
-    let (valid, parts) = (ValidRows::of(gpu, x), parts(rows));
+    let (valid, parts) = (ValidRows::of(gpu, x.real_rows(), rows), parts(rows));
     let partials = backward.device().scratch_floats(parts * 2 * cols);
     let shape = shape(cols, parts);
     let (rows, cols, parts) = (rows as u32, cols as u32, parts as u32);
@@ -165,27 +164,6 @@ pub(super) fn backward(gpu: &Arc<Gpu>, backward: &mut Backward<'_>, op: &Op, dy:
             cols,
         },
     );
-}
-
-/// The number of rows that are really there, in device memory.
-struct ValidRows {
-    at: Ptr,
-    /// Memory of its own, where no segments have the number.
-    _own: Option<Block>,
-}
-
-impl ValidRows {
-    fn of(gpu: &Arc<Gpu>, x: &Var) -> Self {
-        match x.real_rows() {
-            RealRows::Sentences(segments) => Self { at: segments.valid_sentences(), _own: None },
-            RealRows::Rows(segments) => Self { at: segments.valid_rows(), _own: None },
-            RealRows::All => {
-                let own = Block::new(gpu, 4);
-                gpu.set_word(own.ptr(), x.rows() as u32);
-                Self { at: own.ptr(), _own: Some(own) }
-            }
-        }
-    }
 }
 
 /// As the kernels see it.

@@ -41,7 +41,7 @@ impl Op {
 
 impl Tape<'_> {
     /// `dropout(X·Wᵀ)` or `dropout(X·W)`: X `[N, I]` to `[N, O]`.
-    pub(crate) fn project(&mut self, x: &Var, weight: ParamId, way: Orientation, dropout: f32) -> Var {
+    pub fn project(&mut self, x: &Var, weight: ParamId, way: Orientation, dropout: f32) -> Var {
         let op = Op { x: x.clone(), weight, way, dropout: self.next_dropout(dropout) };
         let (params, rows, [inner, cols]) = (self.params, x.rows(), op.widths(self.params));
         assert_eq!(x.cols(), inner, "project: the input has {} columns, the weight takes {inner}", x.cols());
@@ -51,6 +51,7 @@ impl Tape<'_> {
             Backend::Gpu(gpu) => cuda::forward(gpu, params, &op, &y),
         }
         let y = self.output([rows, cols], y, x.tracked() || self.is_free(weight));
+        let y = y.with_rows(x.real_rows().clone());
         self.record(&y, move |backward, mut dy| match backward.backend() {
             Backend::Cpu => cpu::backward(backward, &op, &mut dy),
             Backend::Gpu(gpu) => cuda::backward(gpu, backward, &op, &dy),

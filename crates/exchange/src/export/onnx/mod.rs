@@ -20,7 +20,7 @@ use std::path::Path;
 
 use mae_data::vocab::{BOS, EOS, PAD, UNK};
 use mae_data::{Segmentation, files};
-use mae_model::config::SourceEnd;
+use mae_model::config::{SourceEnd, System};
 use mae_model::folder::{SOURCE_DICT, TARGET_DICT};
 use serde_json::json;
 
@@ -91,6 +91,14 @@ fn check_gates(folder: &Folder, weights: &Weights<'_>) -> Result<()> {
             ("fc2.weight", vec![experts, hidden]),
             ("fc2.bias", vec![experts]),
         ],
+        None if config.mixture.system == System::MOH => {
+            let [shared, _] = config.mixture.routed(heads);
+            vec![
+                ("shared.weight", vec![shared, width]),
+                ("routed.weight", vec![heads - shared, width]),
+                ("between.weight", vec![2, width]),
+            ]
+        }
         None => vec![("proj.weight", vec![heads, width]), ("proj.bias", vec![heads])],
     };
     let mut faults = Vec::new();

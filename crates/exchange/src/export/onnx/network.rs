@@ -200,6 +200,9 @@ impl Network<'_, '_> {
             let open = self.graph.op("Sigmoid", &[&logits], &[]);
             return self.times(&open, 2.0);
         }
+        if self.store.has(&format!("{gate}.routed.weight")) {
+            return self.routed_heads(&gate, x);
+        }
         let (scale, shift) = self.batch_norm(&format!("{gate}.norm"));
         let normed = self.graph.op("Mul", &[x, &scale], &[]);
         let normed = self.graph.op("Add", &[&normed, &shift], &[]);
@@ -211,6 +214,49 @@ impl Network<'_, '_> {
         let shape = [matrix.len() / self.heads(), self.heads()];
         let experts = self.store.made(&mut self.graph, "experts", &shape, matrix);
         self.graph.op("MatMul", &[&shares, &experts], &[])
+    }
+
+    /// Head weights of MoH: shared heads, and of the others the largest of each row.
+    fn routed_heads(&mut self, gate: &str, x: &Value) -> Value {
+        let [shared, active] = self.config.mixture.routed(self.heads());
+        let last = Attribute::Int("axis", -1);
+        let [of_shared, of_routed, between] = ["shared", "routed", "between"].map(|part| {
+            let weight = self.parameter(&format!("{gate}.{part}.weight"));
+            self.graph.op("Gemm", &[x, &weight], &[Attribute::Int("transB", 1)])
+        });
+        let mask = self.largest(&of_routed, self.heads() - shared, active);
+        let [of_shared, of_routed, between] =
+            [of_shared, of_routed, between].map(|logits| self.graph.op("Softmax", &[&logits], &[last]));
+        let kept = self.graph.op("Mul", &[&of_routed, &mask], &[]);
+        let axis = self.graph.ints(&[1]);
+        let sum = self.graph.op("ReduceSum", &[&kept, &axis], &[]);
+        let of_routed = self.graph.op("Div", &[&kept, &sum], &[]);
+        let weights = [(of_shared, shared, 0), (of_routed, active, 1)].map(|(part, heads, column)| {
+            let [first, end] = [column, column + 1].map(|at| self.graph.ints(&[at]));
+            let factor = self.graph.op("Slice", &[&between, &first, &end, &axis], &[]);
+            let factor = self.times(&factor, 2.0 * heads as f32);
+            self.graph.op("Mul", &[&part, &factor], &[])
+        });
+        self.graph.op("Concat", &[&weights[0], &weights[1]], &[last])
+    }
+
+    /// 1 for the `count` largest of each row of x `[rows, columns]`, of equal ones the first; 0 for others.
+    fn largest(&mut self, x: &Value, columns: usize, count: usize) -> Value {
+        let axes = [1, 2].map(|axis| self.graph.ints(&[axis]));
+        let [others, own] = axes.each_ref().map(|axis| self.graph.op("Unsqueeze", &[x, axis], &[]));
+        let number = [Attribute::Int("to", 1)];
+        let [larger, equal] = ["Greater", "Equal"].map(|comparison| {
+            let holds = self.graph.op(comparison, &[&others, &own], &[]);
+            self.graph.op("Cast", &[&holds], &number)
+        });
+        let earlier = (0..columns * columns).map(|i| f32::from(i % columns < i / columns)).collect();
+        let earlier = self.store.made(&mut self.graph, "earlier", &[columns, columns], earlier);
+        let equal = self.graph.op("Mul", &[&equal, &earlier], &[]);
+        let before = self.graph.op("Add", &[&larger, &equal], &[]);
+        let before = self.graph.op("ReduceSum", &[&before, &axes[1]], &[Attribute::Int("keepdims", 0)]);
+        let limit = self.graph.number(count as f32);
+        let chosen = self.graph.op("Less", &[&before, &limit], &[]);
+        self.graph.op("Cast", &[&chosen], &number)
     }
 
     /// A norm by running statistics as a factor and a summand of each column.
