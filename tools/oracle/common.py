@@ -33,6 +33,8 @@ def stir(model: Translator, rng: np.random.Generator) -> None:
                 value = draw(shape, 0.5)
             elif "norm" in name.split(".")[-2]:
                 value = draw(shape, 0.2, 1.0 if last == "weight" else 0.0)
+            elif ".gate.log_a." in name:
+                value = draw(shape, 1.0, -2.5)
             elif last == "bias":
                 value = draw(shape, 0.3)
             elif "embed_tokens" in name:
@@ -114,6 +116,16 @@ def drawn(rng: np.random.Generator, store: dict, prefix: str):
     def choose(name, gates):
         below = np.cumsum(gates.astype(np.float64), 1) < rng.random((len(gates), 1))
         store[prefix + name] = np.minimum(below.sum(1), gates.shape[1] - 1).astype("<i4")
+        return store[prefix + name]
+
+    return choose
+
+
+def noisy(rng: np.random.Generator, store: dict, prefix: str):
+    """The number of each head of an L0 gate, in steps of 1/65,536, written down."""
+
+    def choose(name, gate):
+        store[prefix + name] = rng.integers(0, 65536, gate.log_a.bias.numel()).astype("<i4")
         return store[prefix + name]
 
     return choose

@@ -47,6 +47,17 @@ pub struct Mixture {
     /// MoH: factor of the balance loss. Not written if it is the default.
     #[serde(default = "balance_loss", skip_serializing_if = "is_usual_balance")]
     pub balance_loss: f32,
+    /// L0: λ, the penalty on each open head. Not written if it is the default.
+    #[serde(default = "l0_penalty", skip_serializing_if = "is_usual_penalty")]
+    pub l0_penalty: f32,
+}
+
+fn l0_penalty() -> f32 {
+    0.02
+}
+
+fn is_usual_penalty(value: &f32) -> bool {
+    *value == l0_penalty()
 }
 
 fn is_zero(value: &usize) -> bool {
@@ -88,14 +99,20 @@ impl Default for Mixture {
             shared_heads: 0,
             active_heads: 0,
             balance_loss: balance_loss(),
+            l0_penalty: l0_penalty(),
         }
     }
 }
 
 impl Mixture {
     /// Keys that files hold only where their value is not this one.
-    pub const UNWRITTEN: [(&str, &str); 4] =
-        [("gate_input", "mean"), ("shared_heads", "0"), ("active_heads", "0"), ("balance_loss", "0.01")];
+    pub const UNWRITTEN: [(&str, &str); 5] = [
+        ("gate_input", "mean"),
+        ("shared_heads", "0"),
+        ("active_heads", "0"),
+        ("balance_loss", "0.01"),
+        ("l0_penalty", "0.02"),
+    ];
 
     /// The experts of an attention of `heads` heads; `None` for systems without.
     pub fn experts(&self, heads: usize) -> Option<Experts> {

@@ -10,13 +10,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::attention::AttentionConfig;
 use crate::config::GateReads;
-use crate::gate::{Gate, experts, moh, sigmoid};
+use crate::gate::{Gate, experts, l0, moh, sigmoid};
 use crate::pass::GateValues;
 use crate::{Error, Result};
 
 /// All systems, in the order of messages.
-pub const SYSTEMS: [System; 6] =
-    [System::BASE, System::UNIFORM, System::MAE, System::NOBCD, System::SIGMOID, System::MOH];
+pub const SYSTEMS: [System; 7] =
+    [System::BASE, System::UNIFORM, System::MAE, System::NOBCD, System::SIGMOID, System::MOH, System::L0];
 
 /// A system: a row of [`SYSTEMS`]. In configurations it is the value of `model.mixture.system`.
 #[derive(Clone, Copy)]
@@ -169,6 +169,9 @@ impl System {
 
     /// MoH: shared and routed heads, trained with the rest.
     pub const MOH: Self = Self(&moh::SYSTEM);
+
+    /// L0: one hard concrete gate for each head, the same for all inputs, with a penalty on open heads.
+    pub const L0: Self = Self(&l0::SYSTEM);
 
     /// Value of `model.mixture.system`.
     pub fn key(self) -> &'static str {
@@ -367,6 +370,7 @@ mod tests {
         assert_eq!(named("nobcd", 8), ("nobcd", Some(1)));
         assert_eq!(named("sigmoid", 8), ("sigmoid", None));
         assert_eq!(named("MoH", 8), ("moh", None));
+        assert_eq!(named("L0", 8), ("l0", None));
         let error = |name: &str| System::named(name, 8).unwrap_err().to_string();
         assert!(error("mae8").contains("between 1 and 7"));
         assert!(error("mae").contains("as in mae7"));

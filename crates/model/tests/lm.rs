@@ -130,6 +130,7 @@ fn cached_steps_equal_the_full_pass() {
         tiny(System::SIGMOID),
         by_position,
         tiny(System::MOH),
+        tiny(System::L0),
     ] {
         let model = new(&config, 2);
         for mode in [ExpertMode::Mix, ExpertMode::Argmax, ExpertMode::Fixed(1)] {

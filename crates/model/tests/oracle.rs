@@ -16,6 +16,7 @@ fn config_of(golden: &Golden) -> ModelConfig {
     let system = match (golden.metadata["gated"].as_str(), golden.metadata.get("gate").map(String::as_str)) {
         ("true", Some("sigmoid")) => System::SIGMOID,
         ("true", Some("moh")) => System::MOH,
+        ("true", Some("l0")) => System::L0,
         ("true", _) => System::MAE,
         _ => System::BASE,
     };
@@ -58,6 +59,7 @@ fn config_of(golden: &Golden) -> ModelConfig {
             shared_heads: number_or(golden, "shared", 0),
             active_heads: number_or(golden, "active", 0),
             balance_loss: number_or(golden, "balance", 0.0),
+            l0_penalty: number_or(golden, "penalty", 0.0),
             ..Mixture::default()
         },
         ..ModelConfig::arch("transformer_tiny").unwrap()
@@ -125,7 +127,7 @@ fn check_logits_and_steps(name: &str) {
     let steps: &[(&str, ExpertMode, GroupSet)] = &[
         ("g", ExpertMode::Mix, groups::gates()),
         ("f", golden.draws("f.draws."), groups::all_but_gates()),
-        ("joint", ExpertMode::Mix, groups::trained()),
+        ("joint", joint_mode(&golden, "joint.draws."), groups::trained()),
     ];
     for (kind, mode, free) in steps.iter().filter(|(kind, _, _)| kinds.contains(kind)) {
         let mut model = model_of(&golden);
@@ -202,6 +204,14 @@ fn check_end(name: &str, golden: &Golden, model: &Translator, batch: &DeviceBatc
     );
 }
 
+/// The mode of a joint step: that of L0 gates has draws.
+fn joint_mode(golden: &Golden, draws: &str) -> ExpertMode {
+    match config_of(golden).mixture.system == System::L0 {
+        true => golden.draws(draws),
+        false => ExpertMode::Mix,
+    }
+}
+
 /// Ten joint steps, one optimiser for gates and the rest.
 fn check_ten_joint_updates(name: &str) {
     let golden = Golden::load(name);
@@ -214,7 +224,8 @@ fn check_ten_joint_updates(name: &str) {
     let numbers = StepNumbers::new(&place().device);
     for update in 0..10 {
         let free = mae_model::groups::trained();
-        let (loss, _) = step(&mut model, &mut gradients, &batch, &ExpertMode::Mix, free);
+        let mode = joint_mode(&golden, &format!("train.draws.{update}."));
+        let (loss, _) = step(&mut model, &mut gradients, &batch, &mode, free);
         let (got, want) = (loss / batch.target.len() as f64, golden.get("train.joint_losses")[update]);
         assert!((got - want).abs() < place().mean_loss, "{name}: joint loss {update}: {got} {want}");
         for moments in &mut moments {
@@ -251,6 +262,11 @@ fn moh_agrees_with_the_oracle() {
 }
 
 #[test]
+fn l0_agrees_with_the_oracle() {
+    check_logits_and_steps("l0");
+}
+
+#[test]
 fn marian_agrees_with_the_oracle() {
     check_logits_and_steps("marian");
 }
@@ -262,6 +278,6 @@ fn gelu_with_pre_norm_agrees_with_the_oracle() {
 
 #[test]
 fn ten_training_losses_agree_with_the_oracle() {
-    ["sigmoid", "moh"].into_iter().for_each(check_ten_joint_updates);
+    ["sigmoid", "moh", "l0"].into_iter().for_each(check_ten_joint_updates);
     ["base", "mae7", "mae6", "marian", "gelu"].into_iter().for_each(check_ten_updates);
 }

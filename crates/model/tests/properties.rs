@@ -40,6 +40,10 @@ fn open_gates(model: &mut Translator) {
         change(model, "gate.proj.weight", stir);
         change(model, "gate.proj.bias", stir);
     }
+    if model.config().mixture.system == System::L0 {
+        // log a of 0.2: gates between closed and open, also in evaluation.
+        change(model, "gate.log_a.bias", |values| values.fill(-2.3));
+    }
 }
 
 fn new(config: &ModelConfig, seed: u64) -> Translator {
@@ -220,6 +224,29 @@ fn sigmoid_gates_start_as_base() {
     }
 }
 
+/// L0 gates start where plain attention is, close heads whose log a is low, and draw in training.
+#[test]
+fn l0_gates_start_as_base_and_close_heads() {
+    let base = logits(&new(&tiny(System::BASE), 1), &batch(&LENGTHS), &ExpertMode::Mix);
+    let mut model = new(&tiny(System::L0), 1);
+    // 6 attentions, a number for each of 3 heads.
+    assert_eq!(model.size(), new(&tiny(System::BASE), 1).size() + 6 * 3);
+    assert_eq!(logits(&model, &batch(&LENGTHS), &ExpertMode::Mix), base, "the same bits at the start");
+    let mut gradients = model.params().gradients();
+    let losses: Vec<f64> =
+        (0..2).map(|_| pass(&model, &mut gradients, &LENGTHS, &ExpertMode::Mix, groups::trained())).collect();
+    assert_eq!(losses[0], losses[1], "draws are a function of the pass");
+    // Without the second head: as if its output were 0.
+    change(&mut model, "gate.log_a.bias", |values| values[1] = -6.0);
+    let closed = logits(&model, &batch(&LENGTHS), &ExpertMode::Mix);
+    change(&mut model, "gate.log_a.bias", |values| values[1] = 0.0);
+    change(&mut model, "out_proj.weight", |values| {
+        values.chunks_exact_mut(12).for_each(|row| row[4..8].fill(0.0));
+    });
+    assert_close("closed", &closed, &logits(&model, &batch(&LENGTHS), &ExpertMode::Mix), 1e-6);
+    assert!(differ_by(&closed[0], &base[0]) > 1e-3);
+}
+
 /// Each row of MoH uses the shared heads and its own choice of the others; with all heads active and equal logits it is
 /// plain attention.
 #[test]
@@ -233,10 +260,8 @@ fn moh_uses_the_heads_that_its_keys_say() {
         let mut tape = Tape::evaluation(model.params());
         let mut probe = Probe::default();
         let batch = model.upload(&batch(&LENGTHS));
-        model.features(
-            &mut Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) },
-            &batch,
-        );
+        model
+            .features(&mut Pass { tape: &mut tape, mode: &ExpertMode::Mix, probe: Some(&mut probe) }, &batch);
         assert_eq!(probe.gates.len(), 6);
         for row in probe.gates.iter().flat_map(|gate| gate.gates.to_host()).collect::<Vec<_>>().chunks(3) {
             assert_eq!(row.iter().filter(|w| **w > 0.0).count(), want, "{row:?}");
@@ -254,7 +279,7 @@ fn moh_uses_the_heads_that_its_keys_say() {
     for (shared, active) in [(3, 3), (2, 2), (1, 4), (2, 1)] {
         let mut config = tiny(System::MOH);
         (config.mixture.shared_heads, config.mixture.active_heads) = (shared, active);
-        let error = Translator::new(&config, TYPES, &Device::cpu(), 1).unwrap_err().to_string();
+        let error = Translator::new(&config, TYPES, &Device::cpu(), 1).err().unwrap().to_string();
         assert!(error.contains("shared_heads") && error.contains("≤ 3"), "{error}");
     }
 }
@@ -272,7 +297,7 @@ fn packing_order_changes_nothing() {
     other_gates.mixture.cross_gate = CrossGate::Source;
     configs.push(other_gates);
     configs.extend([tiny(System::SIGMOID), by_position(System::SIGMOID), by_position(System::MAE)]);
-    configs.extend([tiny(System::MOH), by_position(System::MOH)]);
+    configs.extend([tiny(System::MOH), by_position(System::MOH), tiny(System::L0)]);
     for config in configs {
         let mut model = new(&config, 3);
         open_gates(&mut model);
@@ -332,10 +357,11 @@ fn pre_norm_gradients_match_finite_differences() {
         by_position(System::MAE),
         tiny(System::MOH),
         by_position(System::MOH),
+        tiny(System::L0),
     ];
     for mut config in configs {
-        // The loss of a pass does not tell it.
-        config.mixture.balance_loss = 0.0;
+        // The loss of a pass does not tell them.
+        (config.mixture.balance_loss, config.mixture.l0_penalty) = (0.0, 0.0);
         let mixture = config.mixture.clone();
         let mut model = new(&ModelConfig { norm: NormOrder::Pre, ..config }, 6);
         open_gates(&mut model);

@@ -457,18 +457,20 @@ impl<M: Model> Learner<M> {
         weight: f32,
     ) -> Result<Updates> {
         let free = self.free(step);
-        let Self { model, config, gradients, numbers, feeds, passes, .. } = self;
+        let Self { model, config, gradients, numbers, feeds, passes, counters, .. } = self;
         let device = model.params().device().clone();
         let shape = model.shape(batch, config.max_tokens as usize);
         let feed = feeds.entry(shape.clone()).or_insert_with(|| model.room(&shape));
         M::load(feed, batch);
-        device.load_numbers(rng, weight, 1.0);
+        let own_losses = schedule::gate_loss(config, counters.updates);
+        device.load_numbers(rng, weight, own_losses);
         if first == First::Yes {
             gradients.clear();
         }
         let mut moves = Updates::default();
         let written = passes.run(&device, PassKind { step, first, shape }, || {
             let mut tape = Tape::training(model.params(), gradients, free, rng);
+            tape.scale_own_losses(own_losses);
             let mut pass = Pass { tape: &mut tape, mode: &step.mode(), probe: None };
             let sums = model.loss(&mut pass, feed, config.label_smoothing, weight);
             let updates = tape.backward();

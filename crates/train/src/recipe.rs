@@ -28,6 +28,7 @@ built_in![
     "iwslt14-mae6",
     "iwslt14-sigmoid",
     "iwslt14-moh",
+    "iwslt14-l0",
     "wmt14-base",
     "wmt14-nobcd",
     "wmt14-uni-mae7",

@@ -80,6 +80,17 @@ impl Cosine {
     }
 }
 
+/// Weight of the losses of gates in an update after `updates` updates: 0 before the start, then a straight line to 1.
+pub fn gate_loss(config: &TrainConfig, updates: u64) -> f32 {
+    match updates.checked_sub(config.gate_loss_start) {
+        None => 0.0,
+        Some(since) if since < config.gate_loss_ramp => {
+            (since + 1) as f32 / (config.gate_loss_ramp + 1) as f32
+        }
+        Some(_) => 1.0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +130,18 @@ mod tests {
                 assert!((cosine.rate(done) - want).abs() < 1e-9, "t_mult {mult}, {done} done");
             }
         }
+    }
+
+    #[test]
+    fn losses_of_gates_begin_late_and_rise() {
+        let weights = |start: u64, ramp: u64| {
+            let config =
+                TrainConfig { gate_loss_start: start, gate_loss_ramp: ramp, ..TrainConfig::default() };
+            (0..6).map(|done| gate_loss(&config, done)).collect::<Vec<_>>()
+        };
+        assert_eq!(weights(0, 0), [1.0; 6]);
+        assert_eq!(weights(2, 0), [0.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(weights(1, 3), [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]);
     }
 
     #[test]

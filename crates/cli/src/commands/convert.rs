@@ -50,7 +50,7 @@ pub struct Args {
     /// Folder to write.
     #[arg(long, visible_alias = "output", value_name = "DIR")]
     out: PathBuf,
-    /// New system: base, mae7, mae6, uni-mae7, nobcd, sigmoid, …; the number counts the heads that each expert keeps.
+    /// New system: base, mae7, mae6, uni-mae7, nobcd, sigmoid, moh, l0, …; the number counts the heads that each expert keeps.
     #[arg(long, default_value = "base", value_name = "NAME")]
     system: String,
     /// Fold this expert away for all sentences; experts are counted from 0.

@@ -12,6 +12,7 @@
 //! | [`mixture`] | gate logits to head weights: w = softmax(l)·M, or one drawn row of M | gates |
 //! | [`routing`] | logits of gates to head weights, most of a row's heads 0: shared and routed heads of MoH | the weights, softmax |
 //! | [`sigmoid`] | logits of gates to head weights: w = scale·σ(l) | the weights |
+//! | [`hard_concrete`] | one gate for each head, mostly 0 or 1: clip(1.2·σ(…) − 0.1, 0, 1), drawn in training | the gates |
 //! | [`cross_entropy`] | label-smoothed loss of features against a vocabulary, logits never all in memory | gradient of the features |
 //! | [`project`] | dropout(X·Wᵀ), or dropout(X·W) where one matrix serves both ways | X |
 //! | `parameter` | a parameter block as a value | – |
@@ -53,6 +54,7 @@ pub mod cross_entropy;
 pub mod custom;
 pub mod decode;
 pub mod embed;
+pub mod hard_concrete;
 pub mod linear;
 pub mod mixture;
 mod parameter;
@@ -87,6 +89,7 @@ rooms! {
     custom: [];
     decode: [FILE];
     embed: [FILE];
+    hard_concrete: [FILE];
     linear: [FILE];
     mixture: [FILE];
     parameter: [FILE];

@@ -5,15 +5,16 @@
 //! | choice | room | now |
 //! |---|---|---|
 //! | what the gate reads | [`input`] | mean of a sentence, running mean, mean of the source, the position itself |
-//! | how weights come from it | [`experts`], [`sigmoid`], [`moh`] | softmax over experts times M, or one drawn expert; a sigmoid for each head; shared and routed heads |
+//! | how weights come from it | [`experts`], [`sigmoid`], [`moh`], [`l0`] | softmax over experts times M, or one drawn expert; a sigmoid for each head; shared and routed heads; one number per head for all inputs |
 //!
 //! A new gate is a type that implements [`Gate`], in a file of its own, and a row of [`crate::system`]'s table. A gate may
 //! have parameters (in the group [`GATE`](crate::groups::GATE)) or none, read its input or not, and draw random numbers
-//! from the tape. A gate with a loss of its own (the balance loss of [`moh`]) records that loss on the tape in
+//! from the tape. A gate with a loss of its own (the balance loss of [`moh`], the penalty of [`l0`]) records that loss on the tape in
 //! [`Gate::weigh`]: its gradient is added to the others', with the weight of the batch ([`Tape::share_losses`]).
 
 pub mod experts;
 pub mod input;
+pub mod l0;
 pub mod moh;
 pub mod sigmoid;
 

@@ -94,6 +94,10 @@ pub struct TrainConfig {
     pub gate_every_updates: u64,
     /// Joint training (NoBCD): gates are trained in updates that are a multiple of this, the rest in all.
     pub joint_gate_every_updates: u64,
+    /// Updates before losses of gates (MoH's balance loss, L0's penalty) begin to count.
+    pub gate_loss_start: u64,
+    /// Updates in which the weight of losses of gates rises to its full value.
+    pub gate_loss_ramp: u64,
     /// Validate every so many epochs; 0: where a run ends within one, and with `save_interval_updates`.
     pub validate_interval: u64,
     /// Save every so many epochs; 0: by updates only, and at the end.
@@ -285,6 +289,8 @@ impl Default for TrainConfig {
             gate_every_epochs: 5,
             gate_every_updates: 0,
             joint_gate_every_updates: 1,
+            gate_loss_start: 0,
+            gate_loss_ramp: 0,
             validate_interval: 1,
             save_interval: 1,
             save_interval_updates: 0,

@@ -121,6 +121,8 @@ pub fn systems() -> Vec<(&'static str, ModelConfig)> {
         ("moh, cross gates read the source", {
             with(System::MOH, |c| c.mixture.cross_gate = CrossGate::Source)
         }),
+        ("l0", config(System::L0)),
+        ("l0, cross gates of sentences", with(System::L0, |c| c.mixture.cross_gate = CrossGate::Source)),
     ]
 }
 

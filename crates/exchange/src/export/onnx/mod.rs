@@ -101,6 +101,10 @@ fn check_gates(folder: &Folder, weights: &Weights<'_>) -> Result<()> {
         }
         None => vec![("proj.weight", vec![heads, width]), ("proj.bias", vec![heads])],
     };
+    if config.mixture.system == System::L0 {
+        let fault = "L0 gates are the same for all inputs: convert the model to base with mean gates, then export that";
+        return Err(Error::unsupported(&folder.path, vec![fault.into()]));
+    }
     let mut faults = Vec::new();
     for attention in attentions(config) {
         for (layer, shape) in &layers {
