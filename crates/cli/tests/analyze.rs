@@ -116,7 +116,9 @@ fn systems_without_gates_are_told_apart() {
     );
     assert!(!done.out.contains("favourite"), "{}", done.out);
     assert_self_contained(&read(&uniform, "page.html"));
-    place(System::BASE).refuse(ANALYZE, &["has no experts", "BASE"]);
+    let base = place(System::BASE);
+    base.refuse(ANALYZE, &["has no experts", "BASE", "--importance"]);
+    base.refuse(&format!("{ANALYZE} --importance --html page.html"), &["--html", "BASE"]);
 }
 
 /// Gates that weigh heads are no distributions: no entropy is made up for them.
@@ -146,6 +148,54 @@ fn gates_that_weigh_heads_have_weights_and_no_entropy() {
     assert!(done.success, "{}", done.err);
     let line: Value = serde_json::from_str(&done.out).unwrap();
     assert_eq!(line["gates"]["encoder.layers.0.self_attn"], serde_json::json!([1.0, 1.0, 1.0, 1.0]));
+}
+
+/// Routed heads are used by some rows only, and heads that a penalty has closed by none.
+#[test]
+fn heads_that_are_not_in_use_are_counted() {
+    let moh = place(System::MOH);
+    let done = moh.mae(&format!("{ANALYZE} --json"), "");
+    assert!(done.success, "{}", done.err);
+    let found: Value = serde_json::from_str(&done.out).unwrap();
+    let heads = found["analysis"]["attentions"][0]["head_weights"].as_array().unwrap();
+    let used: Vec<f64> = heads.iter().map(|head| head["used"].as_f64().unwrap()).collect();
+    // One head of four is shared, and of the others a row uses two.
+    assert!(used[0] == 1.0 && (used.iter().sum::<f64>() - 3.0).abs() < 1e-9, "{used:?}");
+    let tables = moh.mae(ANALYZE, "").out;
+    assert!(
+        tables.contains("weighs more than 0, %") && tables.contains("of 20 heads are never used"),
+        "{tables}"
+    );
+    let l0 = place(System::L0);
+    let tables = l0.mae(ANALYZE, "").out;
+    assert!(tables.contains("1.00 ± 0.00") && !tables.contains("never used"), "{tables}");
+}
+
+/// Heads of any system: what each is worth, and the loss without the least of them.
+#[test]
+fn heads_have_an_importance_and_are_left_out_in_steps() {
+    for system in [System::BASE, System::MAE, System::MOH] {
+        let place = place(system);
+        let done = place.mae(&format!("{ANALYZE} --importance --json"), "");
+        assert!(done.success, "{}", done.err);
+        let found: Value = serde_json::from_str(&done.out).unwrap();
+        let importance = &found["importance"];
+        assert_eq!(importance["heads"], 20);
+        for attention in importance["attentions"].as_array().unwrap() {
+            let values = attention["normalised"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap());
+            assert!((values.map(|v| v * v).sum::<f64>() - 1.0).abs() < 1e-6, "{attention}");
+        }
+        let curve = importance["pruning"].as_array().unwrap();
+        let removed: Vec<u64> = curve.iter().map(|point| point["removed"].as_u64().unwrap()).collect();
+        assert_eq!(removed, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]);
+        let loss = |at: usize| curve[at]["loss"]["loss"].as_f64().unwrap();
+        let tables = place.mae(&format!("{ANALYZE} --importance"), "").out;
+        for part in ["importance of heads", "least important of 20 heads", &format!("{:.3}", loss(9))] {
+            assert!(tables.contains(part), "{part}: {tables}");
+        }
+        // Those that matter least go first: the loss of a model without most heads is another one.
+        assert!((loss(1) - loss(0)).abs() < (loss(9) - loss(0)).abs(), "{curve:?}");
+    }
 }
 
 #[test]

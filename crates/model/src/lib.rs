@@ -17,7 +17,7 @@
 //! | [`lm`] | the language model, with a vocabulary cut into bands; its configuration, stepping and folder |
 //! | [`kind`] | the interface of both kinds of models, for training and files |
 //! | [`average`] | the mean of several checkpoints |
-//! | [`batches`], [`importance`] | the loss on a text; weights and importances of heads on a text |
+//! | [`batches`], [`importance`], [`pruning`] | the loss on a text; weights and importances of heads on a text; the loss without the least important |
 //! | [`convert`] | gates into and out of a model, and heads out of it, with the same function or the nearest |
 //! | [`folder`], `weights` | `model.safetensors`, `config.toml` and dictionaries: the format that outsiders can write |
 //! | [`mod@quantise`] | model folders of 8-bit integers |
@@ -41,6 +41,7 @@ pub mod lm;
 mod mixture;
 pub mod pass;
 pub mod provenance;
+pub mod pruning;
 pub mod quantise;
 mod slots;
 pub mod stack;

@@ -18,6 +18,8 @@ pub struct Tally {
     gates: Vec<f64>,
     /// Of each head's weight: mean so far, and sum of squared distances from it (Welford).
     weights: Vec<(f64, f64)>,
+    /// Rows in which a head weighs more than 0.
+    used: Vec<u64>,
 }
 
 /// Weight of a head; plain attention gives every head 1.
@@ -27,6 +29,8 @@ pub struct HeadWeight {
     pub mean: f64,
     /// Standard deviation over rows: the influence of the input.
     pub deviation: f64,
+    /// Share of rows in which it is above 0.
+    pub used: f64,
 }
 
 impl Tally {
@@ -41,6 +45,7 @@ impl Tally {
             leads: vec![0; experts],
             gates: vec![0.0; experts],
             weights: vec![(0.0, 0.0); heads],
+            used: vec![0; heads],
         }
     }
 
@@ -60,6 +65,7 @@ impl Tally {
             let distance = weight - *mean;
             *mean += distance / self.rows as f64;
             *squares += distance * (weight - *mean);
+            self.used[head] += u64::from(weight > 0.0);
         }
         leader
     }
@@ -89,7 +95,11 @@ impl Tally {
         let deviation = |squares: f64| (squares / self.count()).sqrt();
         self.weights
             .iter()
-            .map(|&(mean, squares)| HeadWeight { mean, deviation: deviation(squares) })
+            .zip(&self.used)
+            .map(|(&(mean, squares), &used)| {
+                let used = used as f64 / self.count();
+                HeadWeight { mean, deviation: deviation(squares), used }
+            })
             .collect()
     }
 

@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 use mae_eval::analysis::one_expert::evaluate_text;
 use mae_eval::analysis::text::{Text, analyse_text};
 
-use super::{Args, Found};
+use super::{Args, Found, importance};
 use crate::commands::eval_lm::{Opened, Source, load};
 use crate::progress;
 
@@ -16,7 +16,7 @@ pub(super) fn find(args: &Args) -> Result<Found> {
         args.model.display()
     );
     let max_tokens = args.blocks.max_tokens()?;
-    let folder = load(&args.model, &args.device.open()?)?;
+    let mut folder = load(&args.model, &args.device.open()?)?;
     let config = folder.model.config();
     let system = config.mixture.system;
     args.check_system(system)?;
@@ -50,5 +50,6 @@ pub(super) fn find(args: &Args) -> Result<Found> {
         }
         _ => None,
     };
-    Ok(args.found(system, analysis, one_expert))
+    let importance = args.importance.then(|| importance::measure(&mut folder.model, &blocks)).transpose()?;
+    Ok(args.found(system, analysis, one_expert, importance))
 }

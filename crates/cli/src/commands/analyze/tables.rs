@@ -8,6 +8,7 @@ use mae_eval::analysis::text::TextRead;
 use mae_eval::analysis::{Analysis, AttentionReport, GateValues, Kind, Means, Rows};
 
 use super::Found;
+use mae_model::system::Mixes;
 
 /// Words per expert on the terminal; the JSON and the page have them all.
 const WORDS: usize = 5;
@@ -22,6 +23,7 @@ pub(super) fn print(out: &mut impl Write, found: &Found) -> Result<()> {
         None => format!("{sentences} sentence pairs"),
     };
     let mixed = match gates {
+        _ if found.system.mixes() == Mixes::Nothing => format!("{heads} heads per attention"),
         GateValues::Probabilities => format!("{heads} heads, {experts} experts per attention"),
         GateValues::Weights => format!("{heads} heads with a weight each per attention"),
     };
@@ -33,6 +35,7 @@ pub(super) fn print(out: &mut impl Write, found: &Found) -> Result<()> {
         writeln!(out, "  {skipped} pairs are longer than model.max_positions and are left out")?;
     }
     match (uniform_entropy, gates) {
+        _ if found.system.mixes() == Mixes::Nothing => {}
         (Some(entropy), _) if analysis.attentions.is_empty() => writeln!(
             out,
             "no gates: all experts weigh alike, entropy ln {experts} = {entropy:.3} nats everywhere"
@@ -55,12 +58,16 @@ pub(super) fn print(out: &mut impl Write, found: &Found) -> Result<()> {
                 "gates are weights of heads and no probabilities: entropy and experts in use are not defined"
             )?;
             head_weights(out, analysis)?;
+            heads_in_use(out, analysis)?;
             shares(out, analysis, "share of rows in which each head weighs most, %", |report| &report.leads)?;
             words(out, analysis)?;
         }
     }
     if let Some(scores) = &found.one_expert {
         one_expert(out, scores)?;
+    }
+    if let Some(importance) = &found.importance {
+        super::importance::print(out, importance)?;
     }
     Ok(())
 }
@@ -228,6 +235,28 @@ fn head_weights(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
             GateValues::Weights => format!("   {} {}", report.count, rows(analysis, report)),
         };
         writeln!(out, "  {:<12} {}{count}", report.label, cells.join(""))?;
+    }
+    Ok(())
+}
+
+/// Rows that use each head, where some weigh 0.
+fn heads_in_use(out: &mut impl Write, analysis: &Analysis) -> Result<()> {
+    let used = |report: &AttentionReport| report.head_weights.iter().map(|w| w.used).collect::<Vec<f64>>();
+    let all: Vec<Vec<f64>> = analysis.attentions.iter().map(used).collect();
+    if all.iter().flatten().all(|&used| used == 1.0) {
+        return Ok(());
+    }
+    let (heads, closed) =
+        (all.iter().flatten().count(), all.iter().flatten().filter(|&&used| used == 0.0).count());
+    writeln!(
+        out,
+        "\nshare of rows in which each head weighs more than 0, % ({closed} of {heads} heads are never used)"
+    )?;
+    let names: Vec<String> = (0..analysis.heads).map(|h| format!("{:>6}", format!("H{h}"))).collect();
+    writeln!(out, "  {:<12} {}", "attention", names.join(""))?;
+    for (report, used) in analysis.attentions.iter().zip(&all) {
+        let cells: Vec<String> = used.iter().map(|share| format!("{:>6.1}", 100.0 * share)).collect();
+        writeln!(out, "  {:<12} {}", report.label, cells.join(""))?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use mae_eval::analysis::tags::Tags;
 use mae_eval::analysis::{Beside, analyse, one_expert};
 use mae_model::folder::ModelFolder;
 
-use super::{Args, Found};
+use super::{Args, Found, importance};
 use crate::commands::validate::open_split;
 use crate::progress;
 
@@ -31,7 +31,7 @@ pub(super) fn find(args: &Args) -> Result<Found> {
     let system = folder.model.config().mixture.system;
     args.check_system(system)?;
     let data = open(args, &folder)?;
-    let ModelFolder { model, codes, .. } = folder;
+    let ModelFolder { mut model, codes, .. } = folder;
     let bar = progress::bar(data.len() as u64, "Reading gates");
     let (pairs, untrained) = ((&data, codes.as_ref()), args.untrained(&model)?);
     let tags = args.tags.as_deref().map(Tags::read).transpose().context("--tags")?;
@@ -56,7 +56,8 @@ pub(super) fn find(args: &Args) -> Result<Found> {
     } else {
         None
     };
-    Ok(args.found(system, analysis, one_expert))
+    let importance = args.importance.then(|| importance::measure(&mut model, &data)).transpose()?;
+    Ok(args.found(system, analysis, one_expert, importance))
 }
 
 /// The split, which must have been made with the model's dictionaries.
