@@ -7,6 +7,7 @@ use crate::cpu::gemm::Precision;
 use crate::cuda::Live;
 use crate::cuda::memory::Ptr;
 use crate::cuda::sums::{self, ColumnSums};
+use crate::cuda::together::Together;
 use crate::device::{Backend, Buffer, Device};
 use crate::params::{Gradients, GroupSet, ParamId, Params, Updates};
 use crate::rng::{Dropout, Rng, Stream};
@@ -174,8 +175,14 @@ impl<'p> Tape<'p> {
         if let Some(gradients) = self.gradients.take() {
             let mut slots: Vec<Option<Buffer>> = Vec::new();
             slots.resize_with(self.slots, || None);
-            let sums = ColumnSums::default();
-            let mut backward = Backward { params: self.params, gradients, free: self.free, slots, sums };
+            let mut backward = Backward {
+                params: self.params,
+                gradients,
+                free: self.free,
+                slots,
+                sums: ColumnSums::default(),
+                together: Together::default(),
+            };
             for (slot, seed) in self.seeds {
                 backward.add(slot, seed);
             }
@@ -183,6 +190,7 @@ impl<'p> Tape<'p> {
                 node(&mut backward);
             }
             if let Some(gpu) = self.params.device().gpu() {
+                backward.together.run(gpu);
                 backward.sums.run(gpu);
             }
         }
@@ -340,6 +348,8 @@ pub(crate) struct Backward<'a> {
     slots: Vec<Option<Buffer>>,
     /// Sums over rows that a GPU finishes all at once at the end.
     pub(crate) sums: ColumnSums,
+    /// Weight gradients that a GPU computes at once.
+    pub(crate) together: Together,
 }
 
 impl<'a> Backward<'a> {
@@ -392,6 +402,10 @@ impl<'a> Backward<'a> {
             return (Ptr::NULL, 0);
         }
         let (ptr, held) = self.gradients.slot_ptr(id);
+        // A parameter that is used twice: what comes now is added to what waits.
+        if let (true, Some(gpu)) = (self.together.writes_to(ptr), self.params.device().gpu()) {
+            self.together.run(gpu);
+        }
         (ptr, u32::from(held))
     }
 

@@ -13,6 +13,7 @@
 //! | `profile` | the time of each kernel and product |
 //! | `graph` | passes captured once and replayed |
 //! | `sums` | sums of gradients, collected in a backward pass |
+//! | `together` | weight gradients of a backward pass, computed at once |
 //!
 //! Errors stick: the first one is kept, nothing is done after it, and [`crate::Device::check`] returns it. So ops
 //! return no results and do not wait for the device.
@@ -26,6 +27,7 @@ pub(crate) mod memory;
 pub(crate) mod product;
 pub mod profile;
 pub(crate) mod sums;
+pub(crate) mod together;
 pub(crate) mod transfer;
 
 use std::collections::HashMap;

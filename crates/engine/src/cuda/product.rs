@@ -1,5 +1,7 @@
 //! Matrix products by cuBLASLt: bfloat16 (or f32) factors, f32 sums.
 //!
+//! Products of one kind can be computed at once, each with matrices of its own.
+//!
 //! Matrices are row-major here and column-major there: what we call C = A·B, cuBLASLt computes as Cᵀ = Bᵀ·Aᵀ.
 //! For each kind of product the library's first choice of algorithm is taken and kept: choosing by the clock would
 //! make two runs differ in their last bits.
@@ -68,6 +70,8 @@ struct Key {
     input: Dtype,
     out: Dtype,
     epilogue: Epilogue,
+    /// Products that are computed at once.
+    count: usize,
 }
 
 /// A product that cuBLASLt is prepared for.
@@ -109,7 +113,8 @@ impl Gpu {
         let [m, n, k] = product.size;
         let name = || format!("product [{m}, {k}]·[{k}, {n}] {:?}", product.out);
         // A sum without terms is none of the library's.
-        let run = || if k == 0 { Ok(false) } else { self.try_product(product) };
+        let matrices = [product.a.ptr, product.b.ptr, product.c];
+        let run = || if k == 0 { Ok(false) } else { self.try_products(product, 1, matrices) };
         match self.timed(name, run) {
             Ok(true) => {}
             Ok(false) => self.plain_product(product),
@@ -120,11 +125,38 @@ impl Gpu {
         }
     }
 
+    /// Runs `count` products of the kind of `first` at once, in stream order, if the library [has](Self::has_products) such.
+    /// `tables` hold the addresses of their matrices A, B and C.
+    pub(crate) fn products(&self, first: &Product, count: usize, tables: [Ptr; 3]) {
+        if !self.ready() {
+            return;
+        }
+        let [m, n, k] = first.size;
+        let name = || format!("{count} products [{m}, {k}]·[{k}, {n}] {:?}", first.out);
+        if let Err(error) = self.timed(name, || self.try_products(first, count, tables)) {
+            self.fail(Error::Gpu(format!("{}: {error}", name())));
+        }
+    }
+
+    /// Returns true if the library computes `count` products of the kind of `first` at once.
+    pub(crate) fn has_products(&self, first: &Product, count: usize) -> bool {
+        let has_terms = !first.size.contains(&0);
+        let key = self.key(first, count);
+        let plan = || plan(self.products.handle, &key, first);
+        count > 1 && has_terms && self.ready() && self.plans().entry(key).or_insert_with(plan).is_some()
+    }
+
+    /// What makes products alike.
+    pub(crate) fn kind_of(&self, product: &Product) -> impl std::hash::Hash + Eq + use<> {
+        debug_assert_eq!(product.epilogue, Epilogue::Nothing, "a bias belongs to one product");
+        (self.key(product, 1), product.add)
+    }
+
     fn plans(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Option<Plan>>> {
         self.products.plans.lock().expect("no product panics")
     }
 
-    fn key(&self, p: &Product) -> Key {
+    fn key(&self, p: &Product, count: usize) -> Key {
         Key {
             size: p.size,
             transposed: [p.a.transposed, p.b.transposed],
@@ -132,12 +164,19 @@ impl Gpu {
             input: self.act(),
             out: p.out,
             epilogue: p.epilogue,
+            count,
         }
     }
 
-    /// `false` if the library has no such product.
-    fn try_product(&self, p: &Product) -> std::result::Result<bool, result::CublasError> {
-        let key = self.key(p);
+    /// `false` if the library has no such product. The addresses are those of the matrices of one product, or of tables of
+    /// those of several.
+    fn try_products(
+        &self,
+        p: &Product,
+        count: usize,
+        [a_at, b_at, c_at]: [Ptr; 3],
+    ) -> std::result::Result<bool, result::CublasError> {
+        let key = self.key(p, count);
         let mut plans = self.plans();
         let Some(plan) = plans.entry(key).or_insert_with(|| plan(self.products.handle, &key, p)) else {
             return Ok(false);
@@ -156,13 +195,13 @@ impl Gpu {
                 plan.description,
                 std::ptr::from_ref(&alpha).cast(),
                 std::ptr::from_ref(&beta).cast(),
-                p.b.ptr.address() as *const c_void,
+                b_at.address() as *const c_void,
                 a,
-                p.a.ptr.address() as *const c_void,
+                a_at.address() as *const c_void,
                 b,
-                p.c.address() as *const c_void,
+                c_at.address() as *const c_void,
                 c,
-                p.c.address() as *mut c_void,
+                c_at.address() as *mut c_void,
                 c,
                 &plan.algorithm,
                 self.products.workspace as *mut c_void,
@@ -262,6 +301,18 @@ unsafe fn attribute<T>(
     }
 }
 
+/// # Safety
+///
+/// `which` must be a 32-bit number.
+unsafe fn layout_attribute(
+    layout: sys::cublasLtMatrixLayout_t,
+    which: sys::cublasLtMatrixLayoutAttribute_t,
+    value: i32,
+) -> std::result::Result<(), result::CublasError> {
+    // SAFETY: the layout is alive; the caller's promise.
+    unsafe { result::set_matrix_layout_attribute(layout, which, std::ptr::from_ref(&value).cast(), 4) }
+}
+
 /// `None` if the library has no such product.
 fn plan(handle: sys::cublasLtHandle_t, key: &Key, p: &Product) -> Option<Plan> {
     try_plan(handle, key, p).ok()
@@ -311,6 +362,17 @@ fn try_plan(
     debug_assert!(a[1] <= a_cols && b[1] <= b_cols && n <= c_cols, "rows are as long as the product names");
     let layouts =
         [stored(key.input, b, b_cols)?, stored(key.input, a, a_cols)?, stored(key.out, [m, n], c_cols)?];
+    if key.count > 1 {
+        use sys::cublasLtBatchMode_t::CUBLASLT_BATCH_MODE_POINTER_ARRAY as TABLES;
+        use sys::cublasLtMatrixLayoutAttribute_t as Layout;
+        for layout in layouts {
+            // SAFETY: the attributes are 32-bit numbers.
+            unsafe {
+                layout_attribute(layout, Layout::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, key.count as i32)?;
+                layout_attribute(layout, Layout::CUBLASLT_MATRIX_LAYOUT_BATCH_MODE, TABLES as i32)?;
+            }
+        }
+    }
     let preference = result::create_matmul_pref()?;
     use sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES as LIMIT;
     // SAFETY: the attribute is a 64-bit number; all objects are alive.

@@ -93,7 +93,7 @@ const WAITING_BYTES: usize = 40 << 20;
 
 /// A matrix that waits for its columns to be summed into `target`.
 struct Waiting {
-    values: Buffer,
+    values: Arc<Buffer>,
     /// Rows, columns, and values from one row to the next.
     size: [usize; 3],
     target: Ptr,
@@ -115,7 +115,7 @@ impl ColumnSums {
     pub(crate) fn push_rows(
         &mut self,
         gpu: &Arc<Gpu>,
-        values: Buffer,
+        values: Arc<Buffer>,
         [rows, cols]: [usize; 2],
         target: Ptr,
         add: u32,
@@ -127,7 +127,7 @@ impl ColumnSums {
     pub(crate) fn push_pitched_rows(
         &mut self,
         gpu: &Arc<Gpu>,
-        values: Buffer,
+        values: Arc<Buffer>,
         size: [usize; 3],
         target: Ptr,
         add: u32,

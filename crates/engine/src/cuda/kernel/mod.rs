@@ -89,7 +89,7 @@ macro_rules! pointees {
     ($($rust:ty = $c:literal),*) => { $(impl Pointee for $rust { const NAME: &'static str = $c; })* };
 }
 
-pointees!(Act = "act", f32 = "float", f64 = "double", u16 = "u16", u32 = "u32", Pair = "uint2");
+pointees!(Act = "act", f32 = "float", f64 = "double", u16 = "u16", u32 = "u32", u64 = "u64", Pair = "uint2");
 
 macro_rules! numbers {
     ($($rust:ty = $c:literal),*) => { $(

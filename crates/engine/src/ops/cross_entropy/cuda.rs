@@ -189,7 +189,7 @@ pub(super) fn forward(
         if let Some(bias) = free_bias {
             let (target, held) = tape.gradients().slot_ptr(bias);
             let mut sums = ColumnSums::default();
-            sums.push_pitched_rows(gpu, logits, [n, types, pitch], target, u32::from(held));
+            sums.push_pitched_rows(gpu, Arc::new(logits), [n, types, pitch], target, u32::from(held));
             sums.run(gpu);
         }
     }

@@ -84,9 +84,10 @@ pub(super) fn backward(gpu: &Arc<Gpu>, backward: &mut Backward<'_>, op: &Op, y: 
     if let Some(y) = &y {
         slope_and_bias(gpu, backward, op, y, &dz);
     }
+    let dz = Arc::new(dz);
     let (dw, held) = backward.param_target(op.weight);
     if dw != Ptr::NULL {
-        gpu.product(&Product {
+        let product = Product {
             size: [cols, inner, rows],
             a: Factor::new(dz.ptr(), cols).t(),
             b: Factor::new(op.x.ptr(), inner),
@@ -96,7 +97,8 @@ pub(super) fn backward(gpu: &Arc<Gpu>, backward: &mut Backward<'_>, op: &Op, y: 
             add: held != 0,
             epilogue: Epilogue::Nothing,
             bias: Ptr::NULL,
-        });
+        };
+        backward.together.push(gpu, product, &dz, &op.x);
     }
     let (dx, held) = backward.target(&op.x);
     if dx != Ptr::NULL {

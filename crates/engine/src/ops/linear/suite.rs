@@ -19,8 +19,33 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.push(linear([515, 512, 2048], Relu, 0.1, OpCase::large));
     cases.push(linear([515, 2048, 512], Identity, 0.0, OpCase::large));
     cases.push(linear([7_001, 64, 1024], Identity, 0.0, OpCase::large));
+    for [rows, width] in [[7, 5], [67, 16], [130, 64]] {
+        cases.push(together([rows, width], std::convert::identity));
+    }
+    cases.push(together([515, 512], OpCase::large));
     cases
 }
+
+/// Layers of one shape, whose weight gradients are computed at once; the first is used twice.
+fn together([rows, width]: [usize; 2], adapt: fn(OpCase) -> OpCase) -> Case {
+    let what = format!("four maps [{rows}, {width}]·[{width}, {width}], one of them twice");
+    let scale = move |_, random: f32| random / (width as f32).sqrt();
+    let case = OpCase::new("linear", what).input("x", Per::Row, [rows, width]);
+    let case = MAPS.iter().fold(case, |case, [weight, bias]| {
+        case.param(weight, [width, width]).fill(scale).param(bias, [1, width])
+    });
+    adapt(case).body(move |s| {
+        let mut y = s.input("x");
+        for [weight, bias] in MAPS.iter().chain(&MAPS[..1]) {
+            y = s.tape.linear(&y, s.param(weight), s.param(bias), Activation::Identity, 0.0);
+        }
+        s.output("y", Per::Row, &y);
+    })
+}
+
+/// Names of the weight and the bias of each.
+const MAPS: [[&str; 2]; 4] =
+    [["weight", "bias"], ["weight 2", "bias 2"], ["weight 3", "bias 3"], ["weight 4", "bias 4"]];
 
 fn linear(
     [rows, inner, cols]: [usize; 3],
