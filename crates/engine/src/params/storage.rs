@@ -158,6 +158,14 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// The values, unless the matrix is packed.
+    pub(crate) fn plain(self) -> Option<&'a [f32]> {
+        match self.values {
+            Values::F32(values) => Some(values),
+            Values::Packed(_) => None,
+        }
+    }
+
     /// All values: those in memory, or the numbers that they stand for.
     pub(crate) fn values(self) -> Cow<'a, [f32]> {
         match self.values {

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::{EPSILON, MOMENTUM, Op, Source};
+use super::{BatchNorm, EPSILON, MOMENTUM, Op, Source};
 use crate::Var;
 use crate::cpu::{for_rows, vectorised};
 use crate::device::Buffer;
@@ -31,6 +31,40 @@ pub(super) fn forward(params: &Params, op: &mut Op, moved: Option<&mut [Buffer; 
     );
 }
 
+/// Norm by running statistics, for rows that another op makes.
+pub(crate) struct Running<'p> {
+    mean: &'p [f32],
+    scale: Vec<f32>,
+    gamma: &'p [f32],
+    beta: &'p [f32],
+}
+
+impl<'p> Running<'p> {
+    pub(crate) fn new(params: &'p Params, norm: BatchNorm) -> Self {
+        let mut scale = params.values(norm.running_var).to_vec();
+        invert(&mut scale);
+        let [mean, gamma, beta] = [norm.running_mean, norm.weight, norm.bias].map(|id| params.values(id));
+        Self { mean, scale, gamma, beta }
+    }
+
+    /// Normalises a row in place.
+    #[inline(always)]
+    pub(crate) fn apply(&self, row: &mut [f32]) {
+        let columns = self.mean.iter().zip(&self.scale).zip(self.gamma.iter().zip(self.beta));
+        for (x, ((mean, scale), (gamma, beta))) in row.iter_mut().zip(columns) {
+            *x = ((*x - mean) * scale).mul_add(*gamma, *beta);
+        }
+    }
+}
+
+/// Turns variances into factors 1/√(variance + ε).
+fn invert(variances: &mut [f32]) {
+    vectorised(
+        #[inline(always)]
+        || variances.iter_mut().for_each(|v| *v = 1.0 / (*v + EPSILON).sqrt()),
+    );
+}
+
 fn statistics(params: &Params, op: &mut Op, moved: Option<&mut [Buffer; 2]>) {
     let Op { x, norm, source, mean, scale } = op;
     let running = [norm.running_mean, norm.running_var].map(|id| params.values(id));
@@ -48,11 +82,7 @@ fn statistics(params: &Params, op: &mut Op, moved: Option<&mut [Buffer; 2]>) {
             moved[i].iter_mut().zip(batch.iter()).for_each(|(moved, new)| *moved = MOMENTUM * factor * new);
         }
     }
-    let scale = &mut scale[..];
-    vectorised(
-        #[inline(always)]
-        || scale.iter_mut().for_each(|v| *v = 1.0 / (*v + EPSILON).sqrt()),
-    );
+    invert(scale);
 }
 
 /// Mean and biased variance of each column.

@@ -12,6 +12,8 @@ pub(super) mod cuda;
 #[cfg(feature = "suite")]
 pub(crate) mod suite;
 
+pub(crate) use cpu::Running;
+
 use crate::device::{Backend, Buffer};
 use crate::{ParamId, Tape, Var};
 

@@ -9,6 +9,7 @@ use super::attention::{Heads, Memory};
 use super::best::{Candidate, LiveRow, Next, Symbols};
 use super::lineage::Lineage;
 use crate::cpu::{for_rows, for_rows_of_two, math, vectorised};
+use crate::ops::batch_norm::Running;
 use crate::{Device, Ids, Tensor};
 
 pub(super) fn gather(x: &Tensor, rows: &Ids, y: &mut [f32]) {
@@ -34,13 +35,13 @@ pub(super) fn put(x: &Tensor, rows: &Ids, y: &mut [f32]) {
 }
 
 /// Sums `before + x`, `[N, D]`, where rows that `before` lacks count as zeros, and the sums divided by the number of
-/// steps: those taken before, and the newest.
+/// steps: those taken before, and the newest; these normalised, if there is a norm.
 pub(super) fn running(
     before: Option<&Tensor>,
     x: &Tensor,
     ages: &[u32],
-    sums: &mut [f32],
-    means: &mut [f32],
+    norm: Option<&Running<'_>>,
+    (sums, means): (&mut [f32], &mut [f32]),
 ) {
     let (cols, known) = (x.cols(), before.map_or(0, Tensor::rows));
     for_rows_of_two(
@@ -60,6 +61,9 @@ pub(super) fn running(
                     None => sum.copy_from_slice(x.row(row)),
                 }
                 mean.iter_mut().zip(sum.iter()).for_each(|(mean, sum)| *mean = sum * factor);
+                if let Some(norm) = norm {
+                    norm.apply(mean);
+                }
             }
         },
     );

@@ -4,6 +4,7 @@ use super::{cpu, cuda};
 use crate::cuda::memory::Block;
 use crate::device::Buffer;
 use crate::ops::batch_norm::BatchNorm;
+use crate::ops::batch_norm::Running;
 use crate::{Device, Ids, Tape, Tensor, Var};
 
 /// Room for a search: rows (hypotheses) in a step, and steps of a hypothesis.
@@ -162,6 +163,10 @@ impl RunningSum {
     /// New hypothesis i descends from old hypothesis `parents[i]`. A GPU looks at the lineage instead.
     pub fn reorder(&mut self, tape: &mut Tape<'_>, parents: &[u32]) {
         if let Sum::Host(Some(sum)) = &mut self.0 {
+            let stay = (0..sum.rows() as u32).eq(parents.iter().copied());
+            if stay {
+                return;
+            }
             let ids = Ids::from_host(tape.device(), parents);
             *sum = tape.gather(sum, &ids);
         }
@@ -190,18 +195,13 @@ impl Tape<'_> {
         match &mut sum.0 {
             Sum::Host(sum) => {
                 let mut total = self.like(x);
-                cpu::running(sum.as_ref(), x.tensor(), lineage.ages(), &mut total, &mut mean);
+                let norm = norm.map(|norm| Running::new(self.params, norm));
+                let both = (&mut total[..], &mut mean[..]);
+                cpu::running(sum.as_ref(), x.tensor(), lineage.ages(), norm.as_ref(), both);
                 *sum = Some(Tensor::new(x.shape(), total));
-                let mean = Tensor::new(x.shape(), mean);
-                match norm {
-                    Some(norm) => self.batch_norm(&Var::constant(mean), norm).tensor().clone(),
-                    None => mean,
-                }
             }
-            Sum::Gpu(sums) => {
-                cuda::running_step(self.params, x, sums, lineage.on_gpu(), norm, &mean);
-                Tensor::new(x.shape(), mean)
-            }
+            Sum::Gpu(sums) => cuda::running_step(self.params, x, sums, lineage.on_gpu(), norm, &mean),
         }
+        Tensor::new(x.shape(), mean)
     }
 }

@@ -1,7 +1,11 @@
 //! The CPU's implementation.
 
-use super::{Pick, Results};
+use rayon::prelude::*;
+
+use super::{GateNetwork, Pick, Results};
+use crate::cpu::gemm::{Into, Mat, Precision, gemm};
 use crate::cpu::{for_rows, math, vectorised};
+use crate::params::Params;
 use crate::rng::Stream;
 use crate::tape::Backward;
 use crate::{Tensor, Var};
@@ -16,13 +20,80 @@ pub(super) fn mix(logits: &Var, experts: &Tensor, results: &mut Results) {
         #[inline(always)]
         |first, rows| {
             for (i, w) in rows.chunks_exact_mut(heads).enumerate() {
-                w.fill(0.0);
-                for (e, g) in gates[(first + i) * count..][..count].iter().enumerate() {
-                    w.iter_mut().zip(experts.row(e)).for_each(|(w, m)| *w = g.mul_add(*m, *w));
-                }
+                mix_row(&gates[(first + i) * count..][..count], experts, w);
             }
         },
     );
+}
+
+/// Rows of a gate that one task takes: the same for any number of rows and threads, as products of few rows and of many
+/// round otherwise.
+const ROWS_PER_TASK: usize = 16;
+
+/// True if [`weigh_by_gate`] can compute this network: its second layer is small, as that of most gates.
+pub(super) fn fits(params: &Params, network: &GateNetwork) -> bool {
+    params.matrix(network.fc2[0]).plain().is_some()
+}
+
+/// A gate in an evaluation pass: a product, and then all the rest for some rows at a time.
+pub(super) fn weigh_by_gate(
+    params: &Params,
+    x: &Var,
+    network: &GateNetwork,
+    experts: &Tensor,
+    picked: Option<&Pick>,
+    results: &mut Results,
+) {
+    let [(fc1, b1), (fc2, b2)] =
+        [network.fc1, network.fc2].map(|[w, b]| (params.matrix(w), params.values(b)));
+    let (hidden, (heads, count)) = (b1.len(), (experts.cols(), experts.rows()));
+    let mut units = params.device().scratch_floats(x.rows() * hidden);
+    fc1.product(x.rows(), x.values(), &mut units, Precision::Full);
+    let second = fc2.plain().expect("`fits` has looked");
+    let weigh = |units: &mut [f32], gates: &mut [f32], weights: &mut [f32]| {
+        let rows = units.len() / hidden;
+        vectorised(
+            #[inline(always)]
+            || {
+                for units in units.chunks_exact_mut(hidden) {
+                    units.iter_mut().zip(b1).for_each(|(unit, b)| *unit = math::tanh(*unit + b));
+                }
+            },
+        );
+        let (units, second) = (Mat::new(units, hidden), Mat::new(second, hidden).t());
+        gemm([rows, count, hidden], units, second, gates, Into::Overwrite, Precision::Full);
+        vectorised(
+            #[inline(always)]
+            || {
+                for (gates, weights) in gates.chunks_exact_mut(count).zip(weights.chunks_exact_mut(heads)) {
+                    gates.iter_mut().zip(b2).for_each(|(gate, b)| *gate += b);
+                    math::softmax(gates);
+                    mix_row(gates, experts, weights);
+                }
+            },
+        );
+    };
+    let Results { gates, weights, .. } = &mut *results;
+    let [of_units, of_gates, of_weights] = [hidden, count, heads].map(|width| ROWS_PER_TASK * width);
+    if x.rows() <= 2 * ROWS_PER_TASK {
+        let tasks = units.chunks_mut(of_units).zip(gates.chunks_mut(of_gates));
+        tasks.zip(weights.chunks_mut(of_weights)).for_each(|((units, gates), w)| weigh(units, gates, w));
+    } else {
+        let tasks = units.par_chunks_mut(of_units).zip(gates.par_chunks_mut(of_gates));
+        tasks.zip(weights.par_chunks_mut(of_weights)).for_each(|((units, gates), w)| weigh(units, gates, w));
+    }
+    if let Some(pick) = picked {
+        put_picked(experts, pick, None, results);
+    }
+}
+
+/// w = g·M.
+#[inline(always)]
+fn mix_row(gates: &[f32], experts: &Tensor, weights: &mut [f32]) {
+    weights.fill(0.0);
+    for (e, g) in gates.iter().enumerate() {
+        weights.iter_mut().zip(experts.row(e)).for_each(|(w, m)| *w = g.mul_add(*m, *w));
+    }
 }
 
 pub(super) fn mix_backward(
@@ -64,12 +135,17 @@ pub(super) fn pick(
     stream: Option<Stream>,
     results: &mut Results,
 ) {
-    let (heads, count) = (experts.cols(), experts.rows());
+    let count = experts.rows();
     match logits {
         Some(logits) => softmax(logits, count, &mut results.gates),
         None => results.gates.fill(1.0 / count as f32),
     }
-    let rows = results.shapes[0][0];
+    put_picked(experts, pick, stream, results);
+}
+
+/// The rows of M that a pick chooses by the gates.
+fn put_picked(experts: &Tensor, pick: &Pick, stream: Option<Stream>, results: &mut Results) {
+    let (heads, [rows, count]) = (experts.cols(), results.shapes[0]);
     let chosen = choose(&results.gates, [rows, count], pick, stream);
     for (w, &expert) in results.weights.chunks_exact_mut(heads).zip(&chosen) {
         w.copy_from_slice(experts.row(expert as usize));

@@ -99,8 +99,8 @@ impl Tape<'_> {
         })
     }
 
-    /// One kernel for what follows the first product, without a gradient, where there is such a kernel. `pick` `None`:
-    /// the mixture.
+    /// One kernel for what follows the first product, without a gradient, where there is such a kernel: on a CPU, in
+    /// evaluation. `pick` `None`: the mixture.
     fn weigh_by_gate(
         &mut self,
         x: &Var,
@@ -108,19 +108,27 @@ impl Tape<'_> {
         experts: &Tensor,
         pick: Option<&Pick>,
     ) -> Option<HeadMix> {
-        let gpu = match self.backend() {
-            Backend::Gpu(gpu) if cuda::fits(self.params, network) => gpu,
-            Backend::Cpu | Backend::Gpu(_) => return None,
+        let fits = match self.backend() {
+            Backend::Gpu(_) => cuda::fits(self.params, network),
+            Backend::Cpu => !self.is_training() && cpu::fits(self.params, network),
         };
+        if !fits {
+            return None;
+        }
         assert_eq!(self.params.block(network.fc2[0]).rows, experts.rows(), "mixture: logits and experts");
         let dropout = self.next_dropout(network.dropout);
         // The second layer drops nothing, and takes its stream all the same.
         self.next_stream();
         let stream = pick.and_then(|_| self.next_stream());
-        let results = Results::new(self, x.rows(), experts);
-        let gate = cuda::Gate { x, network, dropout };
-        let picking = cuda::picking(gpu, pick, stream);
-        cuda::weigh_by_gate(gpu, self.params, &gate, experts, picking, &results);
+        let mut results = Results::new(self, x.rows(), experts);
+        match self.backend() {
+            Backend::Cpu => cpu::weigh_by_gate(self.params, x, network, experts, pick, &mut results),
+            Backend::Gpu(gpu) => {
+                let gate = cuda::Gate { x, network, dropout };
+                let picking = cuda::picking(gpu, pick, stream);
+                cuda::weigh_by_gate(gpu, self.params, &gate, experts, picking, &results);
+            }
+        }
         Some(results.constant())
     }
 
@@ -211,6 +219,57 @@ mod tests {
         assert!((w[4..].iter().sum::<f32>() - 4.0).abs() < 1e-5);
         let argmax = tape.pick_experts(&logits, &experts(&device), &Pick::Argmax);
         assert_eq!(argmax.weights.tensor().to_host()[4], 0.0);
+    }
+
+    #[test]
+    fn a_gate_in_one_go_is_that_of_its_ops_row_by_row() {
+        let (width, hidden) = (24, 10);
+        let random = |seed: u64, len: usize| {
+            let stream = Rng::new(seed, 0).stream(0);
+            (0..len as u32).map(|i| stream.normal(i, 0)).collect::<Vec<f32>>()
+        };
+        let device = Device::cpu();
+        let mut builder = ParamsBuilder::default();
+        let group = crate::GroupId(0);
+        let network = GateNetwork {
+            fc1: [
+                builder.matrix("w1".into(), [hidden, width], group),
+                builder.vector("b1".into(), hidden, group),
+            ],
+            fc2: [builder.matrix("w2".into(), [4, hidden], group), builder.vector("b2".into(), 4, group)],
+            dropout: 0.5,
+        };
+        let mut params = builder.finish(&device);
+        for (seed, (name, len)) in
+            [("w1", hidden * width), ("b1", hidden), ("w2", 4 * hidden), ("b2", 4)].into_iter().enumerate()
+        {
+            params.set(name, &random(seed as u64, len)).unwrap();
+        }
+        let experts = experts(&device);
+        let mut single = Vec::new();
+        for rows in [1, 3, 33, 70] {
+            let x = Var::constant(Tensor::from_host(&device, [rows, width], &random(9, rows * width)));
+            let mut tape = Tape::evaluation(&params);
+            let logits = tape.gate_logits(&x, &network);
+            let plain = tape.mix_experts(&logits, &experts);
+            let whole = tape.mix_by_gate(&x, &network, &experts);
+            let close = |a: &Tensor, b: &Tensor| {
+                let (a, b) = (a.to_host(), b.to_host());
+                assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() < 1e-5), "{rows} rows: {a:?} {b:?}");
+            };
+            close(&whole.gates, &plain.gates);
+            close(whole.weights.tensor(), plain.weights.tensor());
+            let (picked, by_ops) = (
+                tape.pick_by_gate(&x, &network, &experts, &Pick::Argmax),
+                tape.pick_experts(&logits, &experts, &Pick::Argmax),
+            );
+            close(picked.weights.tensor(), by_ops.weights.tensor());
+            let weights = whole.weights.tensor().to_host();
+            if rows == 1 {
+                single.clone_from(&weights);
+            }
+            assert_eq!(weights[..4], single[..], "a row depends on itself only");
+        }
     }
 
     #[test]
