@@ -12,7 +12,7 @@
 //! everywhere, `full` is AMX at full precision everywhere.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-mod amx;
+pub(in crate::cpu) mod amx;
 pub(super) mod meter;
 mod portable;
 pub(super) mod streamed;

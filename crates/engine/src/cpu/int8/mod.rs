@@ -3,8 +3,10 @@
 //! A row of W is whole numbers from −127 to 127 times a scale, the row's largest magnitude over 127. A product
 //! `Y = X·Wᵀ` rounds each row of X in the same way and sums whole numbers, without error:
 //! `y = (Σ x·w)·(scale of x · scale of w)`. So a row of Y depends on its row of X and on W only, and all kernels give
-//! the same bits: AVX-512 VNNI, AVX2 and plain Rust.
+//! the same bits: AMX-INT8, AVX-512 VNNI, AVX2 and plain Rust.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
 mod kernel;
 mod quantise;
 #[cfg(test)]

@@ -23,7 +23,9 @@ fn rounded(row: &[f32]) -> (Vec<i32>, f32) {
 
 #[test]
 fn all_kernels_give_the_same_whole_numbers() {
-    for [m, n, k] in [[1, 1, 1], [5, 67, 15], [7, 64, 64], [13, 131, 70], [3, 6, 512], [2, 65, 1024]] {
+    let few = [[1, 1, 1], [5, 67, 15], [7, 64, 64], [13, 131, 70], [3, 6, 512], [2, 65, 1024]];
+    let many = [[16, 64, 64], [33, 130, 200], [24, 100, 3]];
+    for [m, n, k] in few.into_iter().chain(many) {
         let (x, w) = (random(1, m * k), random(2, n * k));
         let matrix = matrix(&w, [n, k]);
         let mut want = Vec::new();
@@ -49,11 +51,13 @@ fn nothing_saturates() {
     let (n, k) = (66, 4096);
     for (x_sign, w_sign) in [(1.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0)] {
         let matrix = matrix(&vec![w_sign; n * k], [n, k]);
-        for (name, kernel) in kernels() {
-            let mut y = vec![0.0; n];
-            matrix.product_by(kernel, 1, &vec![x_sign * 2.0; k], &mut y);
+        for (m, (name, kernel)) in
+            [1, 17].into_iter().flat_map(|m| kernels().into_iter().map(move |k| (m, k)))
+        {
+            let mut y = vec![0.0; m * n];
+            matrix.product_by(kernel, m, &vec![x_sign * 2.0; m * k], &mut y);
             let want = (127 * 127 * k) as f32 * x_sign * w_sign * ((2.0 / 127.0) * (1.0 / 127.0));
-            assert_eq!(y, vec![want; n], "{name}");
+            assert_eq!(y, vec![want; m * n], "{name}, {m} rows");
         }
     }
 }

@@ -13,6 +13,10 @@ const AHEAD: usize = 32;
 /// The kernels of this processor, the fastest first.
 pub(super) fn kernels() -> Vec<(&'static str, Kernel)> {
     let mut kernels: Vec<(&'static str, Kernel)> = Vec::new();
+    #[cfg(target_os = "linux")]
+    if super::amx::available() {
+        kernels.push(("AMX-INT8", super::amx::amx));
+    }
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
         kernels.push(("AVX-512 VNNI", vnni));
     }
@@ -24,7 +28,7 @@ pub(super) fn kernels() -> Vec<(&'static str, Kernel)> {
 
 /// Computes a part with AVX-512 VNNI, up to six rows at a time.
 #[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn vnni(part: &Part<'_>) {
+pub(super) unsafe fn vnni(part: &Part<'_>) {
     for panel in part.panels.clone() {
         for row in part.rows.clone().step_by(MAX_ROWS) {
             // SAFETY: the caller answers for the part; row and panel are the part's.
@@ -91,38 +95,73 @@ unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize) 
     }
 }
 
+/// Rows of X that AVX2 multiplies at a time: their sums with half a panel take 12 of 16 registers.
+const AVX2_ROWS: usize = 3;
+
 /// Computes a part with AVX2. `maddubs` multiplies numbers without a sign by numbers with one and adds two products
 /// with saturation: with |x| and w·sign(x), none of which exceeds 127, nothing saturates.
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(part: &Part<'_>) {
-    const VECTORS: usize = 2 * WIDE;
-    let lines = part.w.panel_lines();
     for panel in part.panels.clone() {
-        for row in part.rows.clone() {
-            let x = part.x(row);
-            let cols = part.cols(panel);
-            // SAFETY: a panel has `lines` lines of 64 bytes, and a row of Y has `cols` values in the panel.
+        for row in part.rows.clone().step_by(AVX2_ROWS) {
+            // SAFETY: the caller answers for the part; row and panel are the part's.
             unsafe {
-                let w = part.w.lines.as_ptr().add(panel * lines);
-                let (ones, shift) = (_mm256_set1_epi16(1), _mm256_set1_epi8(-128));
-                let mut sums = [_mm256_setzero_si256(); VECTORS];
-                for (step, x) in x.as_chunks::<STEP>().0.iter().enumerate() {
-                    let x = _mm256_xor_si256(_mm256_set1_epi32(i32::from_le_bytes(*x)), shift);
+                match part.rows.end - row {
+                    // A row alone takes the time of reading W, once and in order.
+                    1 => avx2_block::<1, { 2 * WIDE }>(part, panel, row),
+                    2 => avx2_block::<2, WIDE>(part, panel, row),
+                    _ => avx2_block::<AVX2_ROWS, WIDE>(part, panel, row),
+                }
+            }
+        }
+    }
+}
+
+/// Computes `M` rows of a panel, `V` vectors of eight columns at a time.
+///
+/// # Safety
+///
+/// Rows and panel belong to the part.
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn avx2_block<const M: usize, const V: usize>(part: &Part<'_>, panel: usize, row: usize) {
+    const EIGHT: usize = 8;
+    let (depth, lines, cols) = (part.w.depth(), part.w.panel_lines(), part.cols(panel));
+    // SAFETY: a panel has `lines` lines of 64 bytes, rows of X have `depth` bytes, scales are padded to whole panels, and
+    // a row of Y has `cols` values in the panel.
+    unsafe {
+        let x = part.x.values.as_ptr().add(row * depth);
+        let w = part.w.lines.as_ptr().add(panel * lines).cast::<__m256i>();
+        let (ones, shift) = (_mm256_set1_epi16(1), _mm256_set1_epi8(-128));
+        for first in (0..2 * WIDE).step_by(V) {
+            let mut sums = [[_mm256_setzero_si256(); V]; M];
+            for step in 0..depth / STEP {
+                let w = w.add(step * 2 * WIDE + first);
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    let x = x.add(i * depth + step * STEP).cast::<i32>().read_unaligned();
+                    let x = _mm256_xor_si256(_mm256_set1_epi32(x), shift);
                     let magnitudes = _mm256_abs_epi8(x);
-                    let w = w.add(step * WIDE).cast::<__m256i>();
-                    for (i, sum) in sums.iter_mut().enumerate() {
-                        let signed = _mm256_sign_epi8(_mm256_load_si256(w.add(i)), x);
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        let signed = _mm256_sign_epi8(_mm256_load_si256(w.add(v)), x);
                         let pairs = _mm256_maddubs_epi16(magnitudes, signed);
                         *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
                     }
                 }
-                let (scale, mut out) = (_mm256_set1_ps(part.x.scales[row]), [0f32; PANEL]);
-                for (i, sum) in sums.into_iter().enumerate() {
-                    let scales = _mm256_loadu_ps(part.w.scales.as_ptr().add(panel * PANEL + 8 * i));
+            }
+            for (i, sums) in sums.into_iter().enumerate() {
+                let scale = _mm256_set1_ps(part.x.scales[row + i]);
+                for (v, sum) in sums.into_iter().enumerate() {
+                    let col = EIGHT * (first + v);
+                    let scales = _mm256_loadu_ps(part.w.scales.as_ptr().add(panel * PANEL + col));
                     let y = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(scale, scales));
-                    _mm256_storeu_ps(out.as_mut_ptr().add(8 * i), y);
+                    if col + EIGHT <= cols {
+                        _mm256_storeu_ps(part.y(row + i, panel).add(col), y);
+                    } else if col < cols {
+                        let mut out = [0f32; EIGHT];
+                        _mm256_storeu_ps(out.as_mut_ptr(), y);
+                        part.y(row + i, panel).add(col).copy_from_nonoverlapping(out.as_ptr(), cols - col);
+                    }
                 }
-                part.y(row, panel).copy_from_nonoverlapping(out.as_ptr(), cols);
             }
         }
     }

@@ -15,7 +15,7 @@
 //! task packs some of its lines into its own cache and multiplies them with every shared panel. So each value
 //! is split once. Every value of `C` is summed by one task in an order that depends only on the depth.
 
-mod cpu;
+pub(in crate::cpu) mod cpu;
 mod kernel;
 mod pack;
 
