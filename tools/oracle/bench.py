@@ -1,6 +1,6 @@
 """The PyTorch peer's training speed on IWSLT14-shaped batches, on whatever device is there.
 
-    python3 bench.py [--variant base|mae7|mae6] [--compile] [--fixed [N]] [--steps 100] [--max-tokens 4096] [--device cuda] [--threads N] [--json]
+    python3 bench.py [--variant base|mae7|mae6] [--compile] [--fixed [N]] [--steps 100] [--max-tokens 4096] [--device cuda] [--threads N] [--autocast] [--json]
     python3 bench.py --inner 2048 --src-vocab 32768 --tgt-vocab 32768 --sentences 4500000 --max-tokens 27500 --steps 40     # WMT14's shape
 
 Batches are made as fairseq makes them: lengths drawn to look like IWSLT14 after 10k BPE, sentences sorted
@@ -8,7 +8,7 @@ by length, (n+1) * longest <= max-tokens, batch order shuffled. `--sentences` is
 lengths and is padded more than one of a real corpus (IWSLT14 has 160,000 pairs, WMT14 4,500,000). Every batch is run once before the clock starts, so
 that shapes are warm, as they are from fairseq's second epoch on. `--fixed [N]` gives all batches one shape (128 or N sentences
 of 26/25 tokens), the peer's best case: it lets `--compile` use CUDA graphs ("reduce-overhead"). Prints real (unpadded) target tokens per second,
-milliseconds per update, for the F step (and, for the gated variants, the G step). `--threads` sets PyTorch's CPU threads; `--json` prints one JSON object per
+milliseconds per update, for the F step (and, for the gated variants, the G step). `--threads` sets PyTorch's CPU threads; `--autocast` computes in bf16 on a CPU as on a GPU; `--json` prints one JSON object per
 measurement instead, with the same figures and, on CUDA, the peak of allocated memory since the program began its warm-up of that step.
 """
 import argparse, json, time
@@ -51,6 +51,7 @@ def main():
     ap.add_argument("--layers", type=int, default=6); ap.add_argument("--heads", type=int, default=8)
     ap.add_argument("--src-vocab", type=int, default=8848); ap.add_argument("--tgt-vocab", type=int, default=6632)
     ap.add_argument("--threads", type=int, help="CPU threads (PyTorch's default when absent)")
+    ap.add_argument("--autocast", action="store_true", help="bf16 autocast on a CPU, too (a GPU always has it)")
     ap.add_argument("--json", action="store_true", help="one JSON object per measurement")
     a = ap.parse_args()
     if a.threads: torch.set_num_threads(a.threads)
@@ -70,7 +71,7 @@ def main():
     def step(b, mode, opt, free):
         for p in model.parameters(): p.requires_grad_(False)
         for p in free: p.requires_grad_(True)
-        with torch.autocast(dev.type, torch.bfloat16, enabled=cuda):
+        with torch.autocast(dev.type, torch.bfloat16, enabled=cuda or a.autocast):
             loss, _ = smoothed_loss(call(b[0], b[1], mode), b[2])
         (loss / b[3]).backward(); opt.step(); opt.zero_grad(set_to_none=True)
         return loss

@@ -14,9 +14,10 @@ pub struct DeviceArgs {
     /// the variable MAE_DEVICE, else auto].
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Number type on a GPU: bf16 (with f32 sums and master weights) or f32, which is slower.
-    #[arg(long, default_value = "bf16", value_name = "TYPE")]
-    precision: Precision,
+    /// Number type: bf16 (with f32 sums and master weights) or f32, which is slower. On a CPU, bf16 is for training, on
+    /// processors with AMX or AVX-512 BF16 [default: bf16 on a GPU, f32 on a CPU].
+    #[arg(long, value_name = "TYPE")]
+    precision: Option<Precision>,
 }
 
 /// Flags of commands that compute with a trained model.
@@ -59,8 +60,12 @@ impl DeviceArgs {
     /// The same for one of several processes on this machine: each takes the GPU of its number, unless one is named.
     pub fn open_for(&self, local_rank: usize) -> Result<Device> {
         let numbers = match self.precision {
-            Precision::Bf16 => Numbers::Bf16,
-            Precision::F32 => Numbers::F32,
+            Some(Precision::F32) => Numbers::F32,
+            Some(Precision::Bf16) | None => Numbers::Bf16,
+        };
+        let cpu = || match self.precision {
+            Some(Precision::Bf16) => Device::cpu_with(Numbers::Bf16).context("--precision bf16"),
+            Some(Precision::F32) | None => Ok(Device::cpu()),
         };
         let (flag, wanted) = match (&self.device, std::env::var("MAE_DEVICE")) {
             (Some(device), _) => ("--device ", device.clone()),
@@ -68,11 +73,11 @@ impl DeviceArgs {
             _ => ("--device ", "auto".to_owned()),
         };
         match wanted.as_str() {
-            "cpu" => Ok(Device::cpu()),
-            "auto" => Ok(Device::cuda(own_gpu(local_rank), numbers).unwrap_or_else(|error| {
+            "cpu" => cpu(),
+            "auto" => Device::cuda(own_gpu(local_rank), numbers).or_else(|error| {
                 note_once(&format!("{error}; using the CPU"));
-                Device::cpu()
-            })),
+                cpu()
+            }),
             name => {
                 let own = own_gpu(local_rank).to_string();
                 let number = match name.split_once(':') {

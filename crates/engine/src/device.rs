@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use crate::cpu::gemm::{self, Precision};
 use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::cuda::profile::OpTime;
 use crate::cuda::{Gpu, Live};
@@ -11,7 +12,7 @@ use crate::{ComputeType, Error, Result, Rng};
 
 /// A place that holds tensors and runs ops. Cheap to clone; clones share their buffers.
 #[derive(Clone)]
-pub struct Device(Kind, ComputeType);
+pub struct Device(Kind, ComputeType, Precision);
 
 #[derive(Clone)]
 enum Kind {
@@ -28,20 +29,32 @@ pub(crate) enum Backend<'a> {
     Gpu(&'a Arc<Gpu>),
 }
 
-/// Number types of a GPU.
+/// Number types of a GPU, and of training on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
-    /// Activations and factors of products in bfloat16, sums and master weights in f32.
+    /// Activations and factors of products in bfloat16, sums and master weights in f32. On a CPU, factors of products in
+    /// training passes only.
     #[default]
     Bf16,
-    /// Everything in f32, without the tensor cores' TF32: slower, for checks.
+    /// Everything in f32, without the tensor cores' TF32: slower, for checks. What a CPU has if nothing is said.
     F32,
 }
 
 impl Device {
     /// The CPU; ops use the threads of the current rayon pool.
     pub fn cpu() -> Self {
-        Self(Kind::Cpu(Arc::default()), ComputeType::Auto)
+        Self(Kind::Cpu(Arc::default()), ComputeType::Auto, Precision::Training)
+    }
+
+    /// The CPU, with products of training passes in this number type. The error says that the processor has no
+    /// instructions for it. Evaluation computes in f32 in any case.
+    pub fn cpu_with(numbers: Numbers) -> Result<Self> {
+        let precision = match numbers {
+            Numbers::F32 => Precision::Training,
+            Numbers::Bf16 if gemm::has_bf16() => Precision::Bf16,
+            Numbers::Bf16 => return Err(Error::NoBf16(gemm::instructions())),
+        };
+        Ok(Self(Kind::Cpu(Arc::default()), ComputeType::Auto, precision))
     }
 
     /// GPU number `ordinal`. The error says in one sentence why it cannot be used.
@@ -50,7 +63,7 @@ impl Device {
             Numbers::Bf16 => Dtype::Bf16,
             Numbers::F32 => Dtype::F32,
         };
-        Gpu::open(ordinal, act).map(|gpu| Self(Kind::Gpu(gpu), ComputeType::Auto))
+        Gpu::open(ordinal, act).map(|gpu| Self(Kind::Gpu(gpu), ComputeType::Auto, Precision::Training))
     }
 
     /// The same device for models whose large matrices are held in this number type. GPUs have types of their own
@@ -59,7 +72,12 @@ impl Device {
         if self.is_gpu() && compute != ComputeType::Auto {
             return Err(Error::ComputeType(compute));
         }
-        Ok(Self(self.0.clone(), compute))
+        Ok(Self(self.0.clone(), compute, self.2))
+    }
+
+    /// Precision of products of training passes on a CPU.
+    pub(crate) fn training_precision(&self) -> Precision {
+        self.2
     }
 
     /// The number type in which models on this device hold large matrices.
@@ -75,7 +93,8 @@ impl Device {
                     1 => "1 thread".to_owned(),
                     threads => format!("{threads} threads"),
                 };
-                format!("CPU, {threads}, products with {}", crate::cpu::gemm::instructions())
+                let numbers = if self.2 == Precision::Bf16 { ", training in bf16" } else { "" };
+                format!("CPU, {threads}, products with {}{numbers}", gemm::instructions())
             }
             Kind::Gpu(gpu) => gpu.describe(),
         }

@@ -36,6 +36,11 @@ pub enum Error {
     /// The device does not compute in this type.
     #[error("a GPU does not compute in {0} as a CPU does; it has the number types bf16 and f32 of its own")]
     ComputeType(ComputeType),
+    /// The processor cannot train in bf16; it has the instructions that the text names.
+    #[error(
+        "this processor cannot train in bf16, which takes AMX or AVX-512 BF16 (it has {0}); f32 runs on every processor"
+    )]
+    NoBf16(&'static str),
     /// No GPU can be used; the text says why.
     #[error("no GPU can be used: {0}")]
     NoGpu(String),

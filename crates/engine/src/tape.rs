@@ -241,7 +241,7 @@ impl<'p> Tape<'p> {
 
     /// Precision of the products of this pass.
     pub(crate) fn precision(&self) -> Precision {
-        if self.is_training() { Precision::Training } else { Precision::Full }
+        if self.is_training() { self.device().training_precision() } else { Precision::Full }
     }
 
     pub(crate) fn is_free(&self, id: ParamId) -> bool {
@@ -355,6 +355,11 @@ pub(crate) struct Backward<'a> {
 impl<'a> Backward<'a> {
     pub(crate) fn device(&self) -> &'a Device {
         self.params.device()
+    }
+
+    /// Precision of the products of the walk back.
+    pub(crate) fn precision(&self) -> Precision {
+        self.device().training_precision()
     }
 
     /// The implementation of the ops of this pass.

@@ -35,6 +35,12 @@ impl Device {
         Self::from(mae_engine::Device::cpu())
     }
 
+    /// The CPU, which trains in this number type; [`Device::cpu`] trains in f32. The error says that the processor has no
+    /// instructions for bf16.
+    pub fn cpu_with(numbers: Numbers) -> Result<Self> {
+        Ok(Self::from(mae_engine::Device::cpu_with(numbers)?))
+    }
+
     /// GPU number `ordinal`, from 0, with activations in bfloat16. The error says why it cannot be used.
     pub fn cuda(ordinal: usize) -> Result<Self> {
         Self::cuda_with(ordinal, Numbers::default())

@@ -3,16 +3,18 @@
 //! `C = A·B` or `C += A·B`, where `A` and `B` may be read transposed, so that the three products of a
 //! linear layer (`X·Wᵀ`, `dY·W`, `dYᵀ·X`) need no copies by the caller.
 //!
-//! Three kernels: `amx` on Linux and processors with AMX-BF16, `portable` elsewhere and for products too small
-//! for AMX, and `streamed` for a few rows in evaluation, such as a step of a search. On AMX, products of training passes take little more than half the time at a lower [`Precision`]:
-//! the noise that sampling and dropout leave in a gradient is orders of magnitude larger. Evaluation stays at
-//! full precision, so validation losses, logits and scores have the accuracy of `f32`.
+//! Kernels: `amx` on Linux and processors with AMX-BF16; `portable`, the `gemm` crate, elsewhere and for products too
+//! small for AMX; `halves` for training in bf16 with AVX-512; and `streamed` for a few rows in evaluation, such as a step
+//! of a search. On AMX, products of training passes take little more than half the time at a lower [`Precision`]: the
+//! noise that sampling and dropout leave in a gradient is orders of magnitude larger. Evaluation stays at full
+//! precision, so validation losses, logits and scores have the accuracy of `f32`.
 //!
 //! The environment variable `MAE_CPU_GEMM` changes this, for tests and benchmarks: `portable` is plain `f32`
 //! everywhere, `full` is AMX at full precision everywhere.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(in crate::cpu) mod amx;
+mod halves;
 pub(super) mod meter;
 mod portable;
 pub(super) mod streamed;
@@ -74,6 +76,9 @@ pub enum Precision {
     /// values is about 2⁻¹⁷ of it, and never more than 2⁻¹⁵, with either sign, so that it averages out over
     /// the sum. The portable kernel is as accurate as `f32` here too.
     Training,
+    /// For training passes in bf16: the factors are rounded to 8 bits, the sums have the 24 bits of `f32`. Products that
+    /// are too small to gain from it, and those of processors [without](has_bf16) such instructions, are plain `f32`.
+    Bf16,
 }
 
 /// `C[m,n] (+)= A[m,k] · B[k,n]`, `c` row-major with rows of `n` values.
@@ -100,11 +105,30 @@ pub fn gemm([m, n, k]: [usize; 3], a: Mat<'_>, b: Mat<'_>, c: &mut [f32], into: 
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if kernel() != Kernel::Portable && amx::pays([m, n, k], b) {
         return match (kernel(), precision) {
+            (_, Precision::Bf16) => amx::gemm::<1>([m, n, k], a, b, c, into),
             (Kernel::Amx, Precision::Training) => amx::gemm::<2>([m, n, k], a, b, c, into),
             _ => amx::gemm::<3>([m, n, k], a, b, c, into),
         };
     }
+    if precision == Precision::Bf16 && halves::pays([m, n, k]) && !plain_forced() {
+        return halves::gemm([m, n, k], a, b, c, into);
+    }
     portable::gemm([m, n, k], a, b, c, into);
+}
+
+/// True if this processor has instructions for products of bf16 (AMX or AVX-512 BF16), and may use them.
+pub fn has_bf16() -> bool {
+    kernel() != Kernel::Portable || (halves::available() && !plain_forced())
+}
+
+/// True if `MAE_CPU_GEMM` asks for plain `f32` everywhere.
+fn plain_forced() -> bool {
+    static FORCED: OnceLock<bool> = OnceLock::new();
+    *FORCED.get_or_init(|| forced("portable"))
+}
+
+fn forced(name: &str) -> bool {
+    std::env::var_os("MAE_CPU_GEMM").is_some_and(|value| value == name)
 }
 
 /// Most rows for which a product `X·Wᵀ` of evaluation is faster if W is read as it lies than if it is packed first.
@@ -156,8 +180,7 @@ enum Kernel {
 fn kernel() -> Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
     *KERNEL.get_or_init(|| {
-        let forced = |name: &str| std::env::var_os("MAE_CPU_GEMM").is_some_and(|value| value == name);
-        if forced("portable") || !amx_available() {
+        if plain_forced() || !amx_available() {
             Kernel::Portable
         } else if forced("full") {
             Kernel::AmxFull

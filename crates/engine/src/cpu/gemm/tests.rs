@@ -1,6 +1,6 @@
 //! Every kernel against a product in `f64`.
 
-use super::{Into, Mat, Precision, gemm, kernel_name, portable};
+use super::{Into, Mat, Precision, gemm, halves, kernel_name, portable};
 
 type Product = fn([usize; 3], Mat<'_>, Mat<'_>, &mut [f32], Into);
 
@@ -16,8 +16,12 @@ impl Kernel {
     /// left out of each product: 2⁻¹⁷ for the third part of each operand, 2⁻¹⁶ for the product of second
     /// parts.
     fn tolerance(&self) -> f64 {
-        let left_out = if self.precision == Precision::Training { 2f64.powi(-15) } else { 0.0 };
-        4e-7 + left_out
+        4e-7 + match self.precision {
+            Precision::Full => 0.0,
+            Precision::Training => 2f64.powi(-15),
+            // Each factor is rounded to 8 bits.
+            Precision::Bf16 => 2f64.powi(-7),
+        }
     }
 }
 
@@ -25,13 +29,15 @@ impl Kernel {
 fn kernels() -> Vec<Kernel> {
     let kernel = |name, precision, product| Kernel { name, precision, product };
     let portable = kernel("portable", Precision::Full, portable::gemm);
+    let halves = kernel("halves", Precision::Bf16, halves::gemm);
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     if super::amx::available() {
         let full = kernel("amx full", Precision::Full, super::amx::gemm::<3>);
         let training = kernel("amx training", Precision::Training, super::amx::gemm::<2>);
-        return vec![portable, full, training];
+        let bf16 = kernel("amx bf16", Precision::Bf16, super::amx::gemm::<1>);
+        return vec![portable, halves, full, training, bf16];
     }
-    vec![portable]
+    vec![portable, halves]
 }
 
 /// A small random generator (SplitMix64), so that tests need no dependency and repeat exactly.
@@ -136,9 +142,8 @@ fn accuracy_is_that_of_f32_or_enough_for_training() {
     let mut random = Random(2);
     let normal = (random.normals(m * k), random.normals(k * n));
     let uneven = (random.uneven(m * k), random.uneven(k * n));
-    // What training leaves out is below 2⁻¹⁷ of a product in the mean; over even products it averages out.
-    let one_product = 2f64.powi(-17);
-    let cases = [("normal", normal, one_product / (k as f64).sqrt()), ("uneven", uneven, one_product)];
+    // What training leaves out is below 2⁻¹⁷ of a product in the mean, and bf16 2⁻⁷; over even products it averages out.
+    let cases = [("normal", normal, 1.0 / (k as f64).sqrt()), ("uneven", uneven, 1.0)];
     for (kind, (a, b), enough) in cases {
         let (a, b) = (Mat::new(&a, k), Mat::new(&b, n));
         let measured = kernels().into_iter().map(|kernel| {
@@ -154,7 +159,8 @@ fn accuracy_is_that_of_f32_or_enough_for_training() {
             let fits = match precision {
                 Precision::Full => *max < 1.5 * plain_max && *mean < 1.5 * plain_mean,
                 // Were it no worse than full precision, that would be wrong, or this not worth having.
-                Precision::Training => (2.0 * plain_mean..enough).contains(mean),
+                Precision::Training => (2.0 * plain_mean..enough * 2f64.powi(-17)).contains(mean),
+                Precision::Bf16 => (2.0 * plain_mean..enough * 2f64.powi(-7)).contains(mean),
             };
             assert!(fits, "{kind} {name}: {max:e}, {mean:e}");
         }
@@ -193,7 +199,7 @@ fn threads_do_not_change_a_bit() {
     let mut random = Random(4);
     let (a, b) = (random.normals(m * k), random.normals(k * n));
     for (a, b) in transposes(size, &a, &b) {
-        for precision in [Precision::Full, Precision::Training] {
+        for precision in [Precision::Full, Precision::Training, Precision::Bf16] {
             let on_threads = |threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 let mut c = vec![0.0; m * n];
@@ -219,8 +225,8 @@ fn products_started_by_many_threads_do_not_mix() {
         gemm(size, Mat::new(&a, k), Mat::new(&b, n), &mut c, Into::Overwrite, precision);
         c
     };
-    // Both at once, as they share buffers.
-    let precisions = [Precision::Full, Precision::Training];
+    // All at once, as they share buffers.
+    let precisions = [Precision::Full, Precision::Training, Precision::Bf16];
     let alone = precisions.map(multiply);
-    assert!((0..32).into_par_iter().all(|i| multiply(precisions[i % 2]) == alone[i % 2]));
+    assert!((0..33).into_par_iter().all(|i| multiply(precisions[i % 3]) == alone[i % 3]));
 }

@@ -21,7 +21,8 @@ pub(super) fn forward(
     mut dx: Option<&mut [f32]>,
     log_probs: &mut [f32],
 ) -> [f64; 2] {
-    let (rows, width, params) = (x.rows(), x.cols(), tape.params);
+    let (rows, width, params, precision) =
+        (x.rows(), x.cols(), tape.params, tape.device().training_precision());
     let types = params.block(loss.vocabulary).rows;
     let free = tape.is_free(loss.vocabulary);
     let free_bias = loss.bias.filter(|bias| tape.is_free(*bias));
@@ -66,20 +67,13 @@ pub(super) fn forward(
         if free {
             let (gradient, held) = tape.gradients().slot(loss.vocabulary);
             let into = Into::held(held);
-            gemm(
-                [types, width, n],
-                d_logits.t(),
-                Mat::new(features, width),
-                gradient,
-                into,
-                Precision::Training,
-            );
+            gemm([types, width, n], d_logits.t(), Mat::new(features, width), gradient, into, precision);
         }
         if let Some(dx) = &mut dx {
             let part = &mut dx[first * width..range.end * width];
             let words = vocabulary.values();
             let words = Mat::new(&words, width);
-            gemm([n, width, types], d_logits, words, part, Into::Overwrite, Precision::Training);
+            gemm([n, width, types], d_logits, words, part, Into::Overwrite, precision);
         }
     }
     let free = free.then_some(loss.vocabulary).into_iter().chain(free_bias);

@@ -24,13 +24,13 @@ pub(super) fn backward(backward: &mut Backward<'_>, op: &Op, y: Option<Tensor>, 
     backward.param(op.bias, |db, held| {
         db.iter_mut().zip(&sums).for_each(|(d, s)| *d = if held { *d + s } else { *s });
     });
-    let (dz, x) = (Mat::new(&dz, cols), Mat::new(op.x.values(), inner));
+    let (dz, x, precision) = (Mat::new(&dz, cols), Mat::new(op.x.values(), inner), backward.precision());
     backward.param(op.weight, |dw, held| {
-        gemm([cols, inner, rows], dz.t(), x, dw, Into::held(held), Precision::Training);
+        gemm([cols, inner, rows], dz.t(), x, dw, Into::held(held), precision);
     });
     let w = Mat::new(backward.params.values(op.weight), inner);
     backward.input(&op.x, |dx, held| {
-        gemm([rows, inner, cols], dz, w, dx, Into::held(held), Precision::Training);
+        gemm([rows, inner, cols], dz, w, dx, Into::held(held), precision);
     });
 }
 

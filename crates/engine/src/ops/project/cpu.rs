@@ -33,18 +33,18 @@ pub(super) fn forward(params: &Params, op: &Op, y: &mut [f32], precision: Precis
 pub(super) fn backward(backward: &mut Backward<'_>, op: &Op, dy: &mut [f32]) {
     let (rows, [inner, cols]) = (op.x.rows(), op.widths(backward.params));
     drop_out(dy, cols, &op.dropout);
-    let (dy, x) = (Mat::new(dy, cols), Mat::new(op.x.values(), inner));
+    let (dy, x, precision) = (Mat::new(dy, cols), Mat::new(op.x.values(), inner), backward.precision());
     backward.param(op.weight, |dw, held| match op.way {
         Orientation::Straight => {
-            gemm([cols, inner, rows], dy.t(), x, dw, Into::held(held), Precision::Training);
+            gemm([cols, inner, rows], dy.t(), x, dw, Into::held(held), precision);
         }
         Orientation::Transposed => {
-            gemm([inner, cols, rows], x.t(), dy, dw, Into::held(held), Precision::Training);
+            gemm([inner, cols, rows], x.t(), dy, dw, Into::held(held), precision);
         }
     });
     let w = factor(backward.params, op).t();
     backward.input(&op.x, |dx, held| {
-        gemm([rows, inner, cols], dy, w, dx, Into::held(held), Precision::Training);
+        gemm([rows, inner, cols], dy, w, dx, Into::held(held), precision);
     });
 }
 

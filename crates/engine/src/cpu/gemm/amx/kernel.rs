@@ -188,6 +188,14 @@ impl Kernel {
         // SAFETY: the loops read `steps` steps of `PARTS` parts from each panel, which is what they hold.
         unsafe {
             match PARTS {
+                1 => sum_steps!(
+                    [PARTS, steps, a, b, sums, block, ahead]:
+                    load_a!("0"),
+                    load_b!("0"),
+                    products!(),
+                    fetch_block!(),
+                    fetch!("0"),
+                ),
                 2 => sum_steps!(
                     [PARTS, steps, a, b, sums, block, ahead]:
                     load_a!("2048"),
@@ -221,7 +229,7 @@ impl Kernel {
                     load_b!("0"),
                     products!(),
                 ),
-                _ => unreachable!("two or three parts"),
+                _ => unreachable!("one to three parts"),
             }
         }
     }

@@ -6,7 +6,8 @@
 //! `f32`. Six bf16 products on AMX still take less time than one `f32` product on AVX-512.
 //!
 //! For training there are two parts, 16 bits, and three products: `a₁b₁ + a₁b₂ + a₂b₁`. Relative to `ab`,
-//! rounding to two parts costs up to 2⁻¹⁷ for each operand, and `a₂b₂` is up to 2⁻¹⁶.
+//! rounding to two parts costs up to 2⁻¹⁷ for each operand, and `a₂b₂` is up to 2⁻¹⁶. Training in bf16 has one part and
+//! one product.
 //!
 //! Two limits differ from plain `f32`: values beyond the largest bf16 (3.39e38) count as infinite, and what
 //! falls below the smallest normal `f32` (1.2e-38) is flushed to zero, including the smaller parts.
