@@ -93,6 +93,9 @@ pub enum Error {
         /// Its place in the input, from 0.
         number: usize,
     },
+    /// The system gives no more threads.
+    #[error("cannot start threads for translating: {0}; ask for fewer threads")]
+    Threads(String),
     /// From the model.
     #[error(transparent)]
     Model(#[from] mae_model::Error),

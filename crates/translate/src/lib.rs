@@ -39,6 +39,7 @@ pub mod reference;
 pub mod running;
 pub mod sampling;
 mod sentence;
+mod side_by_side;
 pub mod text;
 
 pub use batches::BatchLimits;

@@ -2,7 +2,7 @@
 //!
 //! A group is translated with options of its own, and the result for a sentence does not depend on its
 //! neighbours. Behind this interface is a [`RunningBatch`], which the pipeline feeds with the longest sentences
-//! of a window first.
+//! of a window first. On a CPU with many threads there are several side by side.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::hypothesis::Hypothesis;
 use crate::options::SearchOptions;
 use crate::reference::score_references;
 use crate::running::{Job, RunningBatch, SearchCaches};
+use crate::side_by_side::{batches_for, side_by_side};
 use crate::text::{Fitted, text};
 
 /// Sentences that wait in the running batch.
@@ -103,6 +104,10 @@ impl<'m> Pipeline<'m> {
         mut each: impl FnMut(usize, Translated) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         group.check()?;
+        let batches = batches_for(self.models.first().copied(), group.sources.len());
+        if batches > 1 {
+            return side_by_side(batches, &self.models, self.limits, (group, options), progress, each);
+        }
         let caches = std::mem::take(&mut self.caches);
         let mut batch = RunningBatch::with_caches(&self.models, &options.mode, self.limits, caches)?;
         let mut order = LongestFirst::new(group.sources);
@@ -123,7 +128,7 @@ impl<'m> Pipeline<'m> {
                     found.push((tickets.remove(&ticket).expect("submitted above"), hypotheses?));
                 }
                 progress(found.len());
-                for (i, translated) in self.with_gates(&group, options, found)? {
+                for (i, translated) in with_gates(&self.models, &group, options, found)? {
                     results.put(i, translated);
                 }
                 results.give(&mut each)?;
@@ -133,28 +138,6 @@ impl<'m> Pipeline<'m> {
         let done = run();
         self.caches = batch.into_caches();
         done
-    }
-
-    /// Adds gates to the translations of some sentences of a group, if they are asked for.
-    fn with_gates(
-        &self,
-        group: &Group<'_>,
-        options: &GroupOptions,
-        found: Vec<(usize, Vec<Hypothesis>)>,
-    ) -> Result<Vec<(usize, Translated)>> {
-        let (places, hypotheses): (Vec<usize>, Vec<Vec<Hypothesis>>) = found.into_iter().unzip();
-        let gates = if options.gates == GateReport::None || places.is_empty() {
-            vec![None; places.len()]
-        } else {
-            let ids: Vec<u32> = places.iter().map(|&i| i as u32).collect();
-            let mut batch = PackedBatch::from_sources(group.sources, &ids);
-            batch.ids.iter_mut().for_each(|id| *id += group.first as u32);
-            let gates = gates_of(self.models[0], &batch, &hypotheses, &options.mode)?;
-            gates.into_iter().map(Some).collect()
-        };
-        let both = hypotheses.into_iter().zip(gates);
-        let translated = both.map(|(hypotheses, gates)| Translated { hypotheses, gates });
-        Ok(places.into_iter().zip(translated).collect())
     }
 
     /// Scores the targets of sentence pairs: natural-log probabilities of all tokens, end marks counted, in
@@ -181,9 +164,31 @@ impl<'m> Pipeline<'m> {
     }
 }
 
+/// Adds gates to the translations of some sentences of a group, if they are asked for.
+pub(crate) fn with_gates(
+    models: &[&Translator],
+    group: &Group<'_>,
+    options: &GroupOptions,
+    found: Vec<(usize, Vec<Hypothesis>)>,
+) -> Result<Vec<(usize, Translated)>> {
+    let (places, hypotheses): (Vec<usize>, Vec<Vec<Hypothesis>>) = found.into_iter().unzip();
+    let gates = if options.gates == GateReport::None || places.is_empty() {
+        vec![None; places.len()]
+    } else {
+        let ids: Vec<u32> = places.iter().map(|&i| i as u32).collect();
+        let mut batch = PackedBatch::from_sources(group.sources, &ids);
+        batch.ids.iter_mut().for_each(|id| *id += group.first as u32);
+        let gates = gates_of(models[0], &batch, &hypotheses, &options.mode)?;
+        gates.into_iter().map(Some).collect()
+    };
+    let both = hypotheses.into_iter().zip(gates);
+    let translated = both.map(|(hypotheses, gates)| Translated { hypotheses, gates });
+    Ok(places.into_iter().zip(translated).collect())
+}
+
 impl Group<'_> {
     /// Sentence `i` as the running batch takes it; `None` for an empty line, which is the end mark alone.
-    fn job(&self, i: usize, options: &Arc<SearchOptions>) -> Option<Job> {
+    pub(crate) fn job(&self, i: usize, options: &Arc<SearchOptions>) -> Option<Job> {
         let mut source = Vec::new();
         self.sources.append_to(i, &mut source);
         (source.len() > 1).then(|| Job {
