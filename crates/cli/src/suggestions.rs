@@ -32,10 +32,17 @@ const SYNONYMS: [(&str, &str); 22] = [
 
 /// The same error with a suggestion that has the same meaning, or none.
 pub fn checked(mut error: clap::Error, program: &Command, words: &[std::ffi::OsString]) -> clap::Error {
+    if error.kind() == ErrorKind::ValueValidation {
+        return no_number(&error, program).unwrap_or(error);
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg).cloned() else { return error };
+    if let Some(flag) = flag_before_number(&wrong, words) {
+        let fault = format!("invalid value '{wrong}' for '{flag}': it cannot be below 0");
+        return program.clone().error(ErrorKind::InvalidValue, fault);
+    }
     let wrong = wrong.split('=').next().unwrap_or_default();
     let flags = flags_of(program, words);
     let synonyms = SYNONYMS.iter().filter(|(name, _)| *name == wrong);
@@ -50,6 +57,34 @@ pub fn checked(mut error: clap::Error, program: &Command, words: &[std::ffi::OsS
         error.insert(ContextKind::SuggestedArg, ContextValue::String(flag));
     }
     error
+}
+
+/// The flag whose value a word below 0 would be.
+fn flag_before_number<'a>(wrong: &str, words: &'a [std::ffi::OsString]) -> Option<&'a str> {
+    wrong.parse::<f64>().ok()?;
+    let at = words.iter().position(|word| *word == *wrong)?;
+    words.get(at.checked_sub(1)?)?.to_str().filter(|word| word.starts_with("--"))
+}
+
+/// The same error in place of Rust's words for what is no number.
+fn no_number(error: &clap::Error, program: &Command) -> Option<clap::Error> {
+    let (ContextValue::String(value), ContextValue::String(flag)) =
+        (error.get(ContextKind::InvalidValue)?, error.get(ContextKind::InvalidArg)?)
+    else {
+        return None;
+    };
+    let source = std::error::Error::source(error)?.to_string();
+    let wanted = match source.as_str() {
+        "invalid digit found in string" if value.starts_with('-') => "it cannot be below 0",
+        "invalid digit found in string" => "expected a whole number",
+        "invalid float literal" => "expected a number",
+        _ => return None,
+    };
+    Some(
+        program
+            .clone()
+            .error(ErrorKind::InvalidValue, format!("invalid value '{value}' for '{flag}': {wanted}")),
+    )
 }
 
 /// Long flags of the command that the words name.
@@ -73,6 +108,18 @@ mod tests {
         let words: Vec<std::ffi::OsString> = line.split(' ').map(Into::into).collect();
         let error = Cli::command().try_get_matches_from(&words).unwrap_err();
         checked(error, &Cli::command(), &words).to_string()
+    }
+
+    #[test]
+    fn what_is_no_number_is_said_in_words() {
+        for (line, part) in [
+            ("mae generate m d --beam -1", "invalid value '-1' for '--beam': it cannot be below 0"),
+            ("mae generate m d --beam=-1", "invalid value '-1' for '--beam <N>': it cannot be below 0"),
+            ("mae generate m d --beam two", "invalid value 'two' for '--beam <N>': expected a whole number"),
+            ("mae generate m d --lenpen x", "invalid value 'x' for '--lenpen <X>': expected a number"),
+        ] {
+            assert!(said(line).contains(part), "{line}: {}", said(line));
+        }
     }
 
     #[test]

@@ -245,7 +245,7 @@ fn wrong_keys_systems_and_data_are_refused() {
 #[test]
 fn quickstart_tells_its_result_as_json() {
     let sandbox = Sandbox::new();
-    let run = sandbox.mae(&["quickstart", "--pairs", "300", "--updates", "6", "--json"], &["--dir", "qs"]);
+    let run = sandbox.mae(&["quickstart", "--pairs", "300", "--max-update", "6", "--json"], &["--dir", "qs"]);
     let report: serde_json::Value = serde_json::from_str(run.succeeded()).unwrap();
     for key in ["exact_match", "bleu", "seconds", "entropy", "experts"] {
         assert!(!report[key].is_null(), "{key}: {report}");
@@ -259,7 +259,7 @@ fn quickstart_tells_its_result_as_json() {
     let record = std::fs::read_to_string(sandbox.path("qs/base/run.toml")).unwrap();
     assert!(record.contains("system = \"base\"") && record.contains("max_update = 2"), "{record}");
     assert!(sandbox.mae(&["quickstart", "--pairs", "0"], &[]).failed().contains("--pairs"));
-    assert!(sandbox.mae(&["quickstart", "--updates", "0"], &[]).failed().contains("--updates"));
+    assert!(sandbox.mae(&["quickstart", "--updates", "0"], &[]).failed().contains("--max-update"));
     // Another corpus of quickstart replaces the one it made before; where there is no bar, lines tell how far it is.
     let again = ["quickstart", "--pairs", "100", "--updates", "100", "--system", "base"];
     let again = sandbox.mae(&again, &["--dir", "qs"]);

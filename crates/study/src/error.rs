@@ -33,7 +33,7 @@ pub enum Error {
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
     /// No study has this name.
-    #[error("no study is called `{name}` (there are {}; or give a .toml file){}", .known.join(", "), suggestion(name, .known.iter()))]
+    #[error("no study is called `{name}`{} (there are {}; or give a .toml file)", suggestion(name, .known.iter()), .known.join(", "))]
     UnknownStudy {
         /// The name that was given.
         name: String,
@@ -41,7 +41,7 @@ pub enum Error {
         known: Vec<&'static str>,
     },
     /// The study has no system, or the plan no method, of this name.
-    #[error("there is no {what} `{name}` (there are {}){}", .known.join(", "), suggestion(name, .known.iter()))]
+    #[error("there is no {what} `{name}`{} (there are {})", suggestion(name, .known.iter()), .known.join(", "))]
     Unknown {
         /// `system` or `method`.
         what: &'static str,

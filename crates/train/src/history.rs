@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use mae_data::lines::Tally;
 use serde::Serialize;
 
+use crate::checkpoint::RunState;
 use crate::keys::{self, Keys};
 use crate::log::{Event, TrainLine};
 use crate::record::{self, Earlier};
@@ -41,6 +42,8 @@ pub struct History {
     pub train: Vec<Logged<TrainLine>>,
     /// Validations.
     pub valid: Vec<Logged<Validation>>,
+    /// Updates of the newest checkpoint, where nothing is logged yet.
+    pub saved: Option<u64>,
     /// Keys and values of `run.toml`; empty where there is none.
     pub config: Keys,
     /// Something that a reader should know about the files.
@@ -150,14 +153,19 @@ impl History {
             }
         }
         let (train, valid) = logged(events);
-        if train.is_empty() && valid.is_empty() {
-            return Err(match damaged.count {
-                0 => HistoryError::Empty { path },
-                _ => HistoryError::Damaged { path, damaged },
-            }
-            .into());
-        }
         let mut notes = Vec::new();
+        let mut saved = None;
+        if train.is_empty() && valid.is_empty() {
+            saved = saved_updates(folder);
+            match (saved, damaged.count) {
+                (Some(updates), _) => notes.push(format!(
+                    "saved after update {updates}, before the first line of its {} (train.log_interval updates each)",
+                    artifacts::LOG
+                )),
+                (None, 0) => return Err(HistoryError::Empty { path }.into()),
+                (None, _) => return Err(HistoryError::Damaged { path, damaged }.into()),
+            }
+        }
         if damaged.count > 0 {
             notes.push(format!("lines of {} that are not JSON objects, left out: {damaged}", artifacts::LOG));
         }
@@ -173,7 +181,7 @@ impl History {
         let full = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let name = full.file_name().map_or(folder.as_os_str(), |name| name).to_string_lossy().into_owned();
         let note = (!notes.is_empty()).then(|| notes.join("; "));
-        Ok(Self { name, train, valid, config, note })
+        Ok(Self { name, train, valid, saved, config, note })
     }
 
     /// Milliseconds per update, over the updates since the line before.
@@ -202,7 +210,7 @@ impl History {
         let trained = self.train.last().map_or(0.0, |line| line.at.updates);
         Summary {
             run: self.name.clone(),
-            updates: last.updates as u64,
+            updates: self.saved.unwrap_or(last.updates as u64),
             epochs: last.epochs,
             seconds,
             train_loss: self.train.last().and_then(|line| finite(line.line.loss)),
@@ -216,6 +224,12 @@ impl History {
             update_ms: (trained > 0.0 && seconds > 0.0).then(|| 1000.0 * seconds / trained),
         }
     }
+}
+
+/// Updates of the newest checkpoint. Nothing is mended here: the run may be going on.
+fn saved_updates(folder: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(folder.join(artifacts::LAST).join(artifacts::STATE)).ok()?;
+    serde_json::from_str::<RunState>(&text).ok().map(|state| state.counters.updates)
 }
 
 /// Changes of the configuration in the course of a run, from record to record.
@@ -309,6 +323,26 @@ mod tests {
         assert_eq!((summary.best_bleu, summary.gate_entropy), (Some(1.5), Some(1.5)));
         assert_eq!(summary.tokens_per_second, Some(200.0));
         assert_eq!(summary.train_loss, Some(6.0));
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_before_its_first_line_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(
+            folder.path().join(artifacts::LOG),
+            r#"{"event":"epoch","epoch":1,"updates":9,"done":0}"#,
+        )
+        .unwrap();
+        let empty = History::read(folder.path()).unwrap_err();
+        assert!(empty.to_string().contains("no update and no validation yet"), "{empty}");
+        let mut state = RunState { epoch: 1, ..RunState::default() };
+        state.counters.updates = 7;
+        let last = folder.path().join(artifacts::LAST);
+        std::fs::create_dir(&last).unwrap();
+        std::fs::write(last.join(artifacts::STATE), serde_json::to_string(&state).unwrap()).unwrap();
+        let run = History::read(folder.path()).unwrap();
+        assert_eq!((run.summary().updates, run.summary().train_loss), (7, None));
+        assert!(run.note.unwrap().contains("saved after update 7, before the first line of its log.jsonl"));
     }
 
     #[test]

@@ -27,9 +27,21 @@ fn insert(path: &str, table: &Table, keys: &mut Keys) {
         match value {
             Value::Table(inner) => insert(&key, inner, keys),
             value => {
-                keys.insert(key, value.to_string());
+                keys.insert(key, written(value));
             }
         }
+    }
+}
+
+/// A value as TOML writes it. Numbers of 32 bits have the fewest digits that tell them: 0.1, not 0.10000000149011612.
+fn written(value: &Value) -> String {
+    match value {
+        Value::Float(wide) if f64::from(*wide as f32) == *wide => {
+            let shortest = (*wide as f32).to_string().parse();
+            Value::Float(shortest.unwrap_or(*wide)).to_string()
+        }
+        Value::Array(values) => format!("[{}]", values.iter().map(written).collect::<Vec<_>>().join(", ")),
+        value => value.to_string(),
     }
 }
 
@@ -87,6 +99,14 @@ pub fn changes(configs: &[&Keys]) -> Vec<Change> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_32_bits_have_few_digits() {
+        let values =
+            Value::Array(vec![Value::Float(f64::from(0.1f32)), Value::Float(0.98), Value::Float(2.0)]);
+        assert_eq!(written(&values), "[0.1, 0.98, 2.0]");
+        assert_eq!(written(&Value::Float(f64::from(1e-9f32))), parse("a = 1e-9").unwrap()["a"]);
+    }
 
     #[test]
     fn keys_that_differ_are_found_wherever_they_are() {

@@ -60,9 +60,9 @@ built_in![
 pub enum RecipeError {
     /// No recipe has this name.
     #[error(
-        "no recipe is called `{name}` (there are {}; or give a .toml file){}",
-        names().join(", "),
-        suggestion(name, names().iter())
+        "no recipe is called `{name}`{} (there are {}; or give a .toml file)",
+        suggestion(name, names().iter()),
+        names().join(", ")
     )]
     Unknown {
         /// The name that was given.

@@ -52,8 +52,8 @@ pub struct Args {
     #[arg(long, default_value = "mae-quickstart", value_name = "DIR")]
     dir: PathBuf,
     /// Number of updates [default: 900; of two-tasks 1000].
-    #[arg(long, value_name = "N")]
-    updates: Option<u64>,
+    #[arg(long, alias = "updates", value_name = "N")]
+    max_update: Option<u64>,
     /// Train BASE, uni-MAE-7, NoBCD and MAE-7 with the same budget and compare them.
     #[arg(long, conflicts_with = "system")]
     compare: bool,
@@ -74,7 +74,7 @@ const SAY_EVERY: u64 = 100;
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let Args { corpus: topic, pairs, seed, dir: folder, updates, .. } = args;
+    let Args { corpus: topic, pairs, seed, dir: folder, max_update: updates, .. } = args;
     let job = Quickstart { topic, pairs, seed, folder, updates };
     let data = job.prepare().map_err(name_flags)?;
     let systems =
@@ -97,7 +97,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn name_flags(error: Error) -> anyhow::Error {
     match &error {
         Error::Quickstart(QuickstartFault::Pairs { .. }) => anyhow!("--pairs: {error}"),
-        Error::Quickstart(QuickstartFault::Updates) => anyhow!("--updates: {error}"),
+        Error::Quickstart(QuickstartFault::Updates) => anyhow!("--max-update: {error}"),
         Error::Quickstart(_) => anyhow!("{error}, or choose another --dir"),
         _ => faults::name_flags(error),
     }

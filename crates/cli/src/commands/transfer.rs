@@ -184,7 +184,8 @@ fn protocol(plan: &Plan, results: &BTreeMap<String, RunResult>) -> Result<Transl
 type Work = (Ending, Plan, Vec<StoredRun>, Vec<String>);
 
 impl Args {
-    /// Does what is missing; the table is that of the whole plan, and of all that is there.
+    /// Does what is missing; the table is that of the whole plan (of the fractions that were asked for), and of all that
+    /// is there.
     fn work(&self) -> Result<Work> {
         let mut plan = self.change(Plan::load(self.plan.as_deref())?)?;
         let mut chosen = plan.clone();
@@ -201,6 +202,9 @@ impl Args {
         let ending = self.run(&chosen)?;
         let found = folder::stored_runs(&self.out, &plan).map_err(name_flags)?;
         let cells = chosen.cells();
+        if !self.fractions.is_empty() {
+            plan.fractions.clear();
+        }
         plan.include(cells.iter().filter_map(|cell| Some((cell.fraction?, cell.seed))));
         // Runs that others made with other flags belong to the table, too.
         plan.include(found.iter().filter(|run| run.result.is_some()).filter_map(|run| run.part));

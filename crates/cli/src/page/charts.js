@@ -4,6 +4,8 @@
 const SVG = "http://www.w3.org/2000/svg";
 /* Size of the drawing, and its plot. */
 const PLOT = { width: 720, left: 64, right: 704, top: 12, bottom: 352 };
+/* Room around the plot for points at its edges. */
+const EDGE = 5;
 
 /** An element of a drawing. */
 function draw(name, attributes, ...children) {
@@ -72,7 +74,7 @@ function plot(chart, view) {
     draw("text", { transform: `translate(14 ${(PLOT.top + PLOT.bottom) / 2}) rotate(-90)`, "text-anchor": "middle", fill: "currentColor" }, chart.curve));
   const style = (line) => ({ fill: "none", stroke: line.colour, "stroke-width": 2, "stroke-linejoin": "round", "stroke-dasharray": line.dashed ? "5 3" : null });
   /* A drawing of its own cuts off what lies outside. */
-  const plotBox = { x: PLOT.left, y: PLOT.top - 4, width: PLOT.right - PLOT.left, height: PLOT.bottom - PLOT.top + 8 };
+  const plotBox = { x: PLOT.left - EDGE, y: PLOT.top - EDGE, width: PLOT.right - PLOT.left + 2 * EDGE, height: PLOT.bottom - PLOT.top + 2 * EDGE };
   const curves = draw("svg", { ...plotBox, viewBox: Object.values(plotBox).join(" ") });
   for (const line of lines) {
     curves.append(draw("polyline", { points: line.points.map(([x, y]) => across(x).toFixed(1) + "," + down(height(y)).toFixed(1)).join(" "), ...style(line) }));

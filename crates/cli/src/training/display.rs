@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use indicatif::ProgressBar;
+use mae_model::folder::{Stored, stored};
 use mae_train::artifacts::LAST;
 use mae_train::log::Event;
 use mae_train::memory::tokens_of;
@@ -131,6 +132,13 @@ impl Observer for Display {
                     ""
                 };
                 self.say(&format!("begins with the weights of {}{gates}", from.display()));
+                if stored(from).is_ok_and(|stored| stored == Stored::Int8) {
+                    self.warn(&format!(
+                        "mae: the weights of {} were rounded to 8-bit integers (`mae quantize`); the model that they were made \
+                         from is a better start",
+                        from.display()
+                    ));
+                }
             }
             Event::Reset { what } => {
                 self.warn(&format!("mae: this run resumes without its {}", what.join(", ")))

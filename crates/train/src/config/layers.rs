@@ -109,10 +109,11 @@ pub(super) fn wrong_value(error: &toml::de::Error) -> String {
     format!("{before}{found}{after}")
 }
 
-/// `; did you mean …?` with the name that is nearest to a wrong one; empty if none is near.
+/// `; did you mean …?` with the name that is nearest to a wrong one, or that it begins; empty if none is near.
 pub fn suggestion(wrong: &str, names: impl Iterator<Item = impl AsRef<str>>) -> String {
+    let begun = |name: &str| wrong.chars().count() > 2 && name.starts_with(wrong);
     let far = |name: &str| distance(wrong, name) > 2.max(wrong.chars().count().max(name.chars().count()) / 3);
-    let near = names.filter(|name| !far(name.as_ref()));
+    let near = names.filter(|name| begun(name.as_ref()) || !far(name.as_ref()));
     let nearest = near.min_by_key(|name| distance(wrong, name.as_ref()));
     nearest.map_or(String::new(), |name| format!("; did you mean `{}`?", name.as_ref()))
 }

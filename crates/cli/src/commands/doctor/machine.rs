@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use mae_engine::cpu::gemm::kernel_name;
+use mae_engine::cpu::gemm::{instructions, kernel_name};
 use mae_engine::cuda::{GpuInfo, compile, gpus, library};
 use mae_engine::suite::speed;
 use mae_engine::{Device, Numbers, Result};
@@ -33,6 +33,8 @@ struct Cpu {
     threads: usize,
     /// Name of the implementation of matrix products.
     kernel: &'static str,
+    /// The instructions that it uses.
+    instructions: &'static str,
     gflop_per_s: f64,
 }
 
@@ -93,6 +95,7 @@ fn inspect() -> Machine {
         cpu: Cpu {
             threads: rayon::current_num_threads(),
             kernel: kernel_name(),
+            instructions: instructions(),
             gflop_per_s: speed::cpu_products() / 1e9,
         },
         libraries: library::libraries().iter().map(library).collect(),
@@ -136,7 +139,8 @@ fn measure() -> Result<Measured> {
 
 fn print(machine: &Machine) {
     let (cpu, line) = (&machine.cpu, |what: &str, text: String| println!("{what:18} {text}"));
-    line("CPU", format!("{} threads, {} products, {:.0} GFLOP/s", cpu.threads, cpu.kernel, cpu.gflop_per_s));
+    let products = format!("products with {}", cpu.instructions);
+    line("CPU", format!("{} threads, {products}, {:.0} GFLOP/s", cpu.threads, cpu.gflop_per_s));
     for Library { name, purpose, path } in &machine.libraries {
         let place = path.as_ref().map_or("not found".into(), |path| path.display().to_string());
         line(name, format!("{place} ({purpose})"));
