@@ -5,6 +5,8 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mae_data::files::FolderLock;
+
 use super::{Sandbox, TRAIN, folder, mae, refused, replace, rewrite};
 
 /// Starts a run without end that saves at its end only, and waits until it has logged updates.
@@ -67,6 +69,40 @@ fn one_folder_has_one_writer() {
     child.wait().unwrap();
     // The lock of a killed process is no obstacle.
     mae(&sandbox, "TRAIN").succeeded();
+
+    // The other commands that write folders, while somebody else writes there.
+    let at = |name: &str| sandbox.path(name);
+    let _held = [
+        FolderLock::take(&at("bin")).unwrap(),
+        FolderLock::take(&at("prepared")).unwrap(),
+        FolderLock::take(&at("quick")).unwrap(),
+        FolderLock::take_beside(&at("mean")).unwrap(),
+        FolderLock::take_beside(&at("small")).unwrap(),
+    ];
+    for command in [
+        "preprocess -s de -t en --trainpref train --validpref valid --destdir bin",
+        "prepare parallel -s de -t en --train train --valid valid --test valid --bpe 20 --out prepared",
+        "quickstart --pairs 100 --max-update 1 --dir quick",
+        "average --inputs run/checkpoint_last --output mean",
+        "quantize run/checkpoint_last --out small",
+    ] {
+        let run = mae(&sandbox, command);
+        assert!(run.failed().contains("is in use by another process ("), "{command}: {}", run.stderr);
+    }
+}
+
+/// Four gigabytes of addresses are too few for the stacks of so many threads.
+#[test]
+#[cfg(target_os = "linux")]
+fn threads_that_cannot_be_made_are_told() {
+    let sandbox = folder();
+    let line = format!(
+        "ulimit -v 4000000; exec {} score --sys valid.de --ref valid.de --threads 4096",
+        env!("CARGO_BIN_EXE_mae")
+    );
+    let run = Command::new("sh").args(["-c", &line]).current_dir(sandbox.path("")).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.code() == Some(1) && said.contains("ask for fewer with --threads"), "{run:?}");
 }
 
 #[test]
