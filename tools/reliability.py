@@ -181,8 +181,8 @@ def mutants(place, count, counts):
     """Mutates each kind of file in turn, and lets the command that reads it answer."""
     model = "model/checkpoint_last"
     generate = "generate COPY --source one.de --device cpu --threads 1 --beam 1 --max-len-b 5"
-    kinds = [("config.toml", model, generate), ("model.safetensors", model, generate), ("dict.src.txt", model, generate),
-             ("bpe.codes", model, generate), ("state.json", model, "train bin --recipe tiny.toml --device cpu --threads 1 "
+    kinds = [("config.toml", model, generate), ("text.json", model, generate), ("model.safetensors", model, generate),
+             ("dict.src.txt", model, generate), ("bpe.codes", model, generate), ("state.json", model, "train bin --recipe tiny.toml --device cpu --threads 1 "
               "--max-update 6 --save-dir COPYRUN"), ("optimizer.safetensors", model, "train bin --recipe tiny.toml "
               "--device cpu --threads 1 --max-update 6 --save-dir COPYRUN"),
              ("train.de-en.de.idx", "bin", "validate MODEL --data COPY --split train --device cpu --threads 1"),

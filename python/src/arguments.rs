@@ -1,6 +1,6 @@
 //! Arguments from Python: devices, number types, texts, experts.
 
-use mae::{ComputeType, Device, ExpertChoice, Numbers};
+use mae::{ComputeType, Device, ExpertChoice, Numbers, TextForm};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -33,6 +33,11 @@ pub fn device(name: &str, compute_type: &str) -> PyResult<Device> {
             None => Err(wrong(format!("device={other:?}: there are auto, cpu, cuda and cuda:N"))),
         },
     }
+}
+
+/// The form of lines: plain, or tokenised already.
+pub fn form(tokenized: bool) -> TextForm {
+    if tokenized { TextForm::Tokens } else { TextForm::Lines }
 }
 
 /// The device that a model is trained on: float32 on a CPU, float32 or bfloat16 on a GPU.

@@ -67,11 +67,14 @@ impl Translator {
     /// experts: "mix", "argmax" (the gates' favourite), "random", or a number.
     /// gates: return the gates of every attention.
     /// prefix: a beginning of the translation, or one for each line.
+    /// tokenized: lines are tokenised already: the rules of the model folder (tokeniser, lower case) are left out, and
+    ///     translations stay tokenised.
     /// pieces: lines are pieces of words with blanks between, as the dictionary has them.
     #[pyo3(signature = (
         text, *, beam = 5, nbest = 1, lenpen = 1.0, unkpen = 0.0, min_len = 1, max_len_a = 0.0, max_len_b = 200,
         no_repeat_ngram_size = 0, temperature = 1.0, sampling = false, topk = None, topp = None, diverse_groups = 1,
-        diverse_strength = 0.5, seed = 1, experts = "mix", gates = false, prefix = None, pieces = false,
+        diverse_strength = 0.5, seed = 1, experts = "mix", gates = false, prefix = None, tokenized = false,
+        pieces = false,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn translate<'py>(
@@ -96,6 +99,7 @@ impl Translator {
         experts: &str,
         gates: bool,
         prefix: Option<Texts>,
+        tokenized: bool,
         pieces: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let choice = match (sampling || topk.is_some() || topp.is_some(), diverse_groups) {
@@ -122,7 +126,7 @@ impl Translator {
             search,
             experts: arguments::experts(experts)?,
             gates: if gates { GateReport::All } else { GateReport::default() },
-            form: if pieces { mae::TextForm::Pieces } else { mae::TextForm::Lines },
+            form: if pieces { mae::TextForm::Pieces } else { arguments::form(tokenized) },
             ..TranslateOptions::default()
         };
         let (lines, single) = text.split();
@@ -140,7 +144,7 @@ impl Translator {
 
     /// Translates the lines of an iterable as they come, `batch` lines at a time; yields Translations. A file can be of any
     /// length. Other options are those of `translate`.
-    #[pyo3(signature = (lines, *, batch = 1024, beam = 5, nbest = 1, lenpen = 1.0, experts = "mix", gates = false))]
+    #[pyo3(signature = (lines, *, batch = 1024, beam = 5, nbest = 1, lenpen = 1.0, experts = "mix", gates = false, tokenized = false))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn translate_iterable(
         &self,
@@ -151,6 +155,7 @@ impl Translator {
         lenpen: f32,
         experts: &str,
         gates: bool,
+        tokenized: bool,
     ) -> PyResult<Translations> {
         if batch == 0 {
             return Err(wrong("batch must be above 0"));
@@ -158,6 +163,7 @@ impl Translator {
         let mut options = TranslateOptions::default().beam(beam).nbest(nbest);
         options.search.lenpen = lenpen;
         options.experts = arguments::experts(experts)?;
+        options.form = arguments::form(tokenized);
         if gates {
             options = options.with_gates();
         }
@@ -166,18 +172,21 @@ impl Translator {
     }
 
     /// Natural-log probabilities of the tokens of given translations, the end mark last: an array for each line.
-    #[pyo3(signature = (lines, translations, *, experts = "mix"))]
+    #[pyo3(signature = (lines, translations, *, experts = "mix", tokenized = false))]
     fn score<'py>(
         &self,
         py: Python<'py>,
         lines: Texts,
         translations: Texts,
         experts: &str,
+        tokenized: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.home.check()?;
         let experts: ExpertChoice = arguments::experts(experts)?;
         let ((lines, single), (translations, _)) = (lines.split(), translations.split());
-        let found = py.detach(|| self.model.score(&lines, &translations, experts)).map_err(exception)?;
+        let form = arguments::form(tokenized);
+        let found =
+            py.detach(|| self.model.score(&lines, &translations, form, experts)).map_err(exception)?;
         let arrays = found.into_iter().map(|values| array(py, &[values.len()], values));
         let mut arrays: Vec<Bound<'py, PyAny>> = arrays.collect::<PyResult<_>>()?;
         if single {
@@ -190,6 +199,18 @@ impl Translator {
     #[getter]
     fn device(&self) -> String {
         format!("{:?}", self.model.device())
+    }
+
+    /// Source and target language, if the model folder tells them.
+    #[getter]
+    fn languages(&self) -> Option<(String, String)> {
+        self.model.text_record().languages.clone().map(|[source, target]| (source, target))
+    }
+
+    /// The rules that plain lines go through before they are cut into pieces, in words; "none" without any.
+    #[getter]
+    fn text_rules(&self) -> String {
+        self.model.text_record().rules.to_string()
     }
 
     /// The model's system, as in "Mae".

@@ -10,6 +10,7 @@ mod examples;
 mod exit;
 mod fairseq;
 mod faults;
+mod model_arg;
 mod names;
 mod outputs;
 mod page;

@@ -19,7 +19,8 @@ fn save(place: &Sandbox, name: &str, words: &[&str], seed: u64) {
     let vocab =
         std::sync::Arc::new(Vocab::from_counts(words.iter().map(|w| (*w, 1)), VocabOptions::default()));
     let model = Translator::new(&config, [vocab.len(), vocab.len()], &Device::cpu(), seed).unwrap();
-    let folder = ModelFolder { model, source: vocab.clone(), target: vocab, codes: None };
+    let folder =
+        ModelFolder { model, source: vocab.clone(), target: vocab, codes: None, text: Default::default() };
     folder.save(&place.path(name)).unwrap();
 }
 

@@ -42,7 +42,7 @@ fn go_on(sandbox: &Sandbox, raw: &str) {
     sandbox.mae(&["train", "out/data-bin", "--save-dir", "run"], &SMALL).succeeded();
     let generate = ["generate", "run/checkpoint_last", "--plain", "--beam", "2", "--max-len-b", "12"];
     sandbox.mae(&generate, &["out/data-bin", "--output", "set.out"]).succeeded();
-    sandbox.mae(&generate, &["--source", raw, "--output", "text.out"]).succeeded();
+    sandbox.mae(&generate, &["--source", raw, "--tokenized", "--output", "text.out"]).succeeded();
     let read = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
     assert_eq!(read("set.out"), read("text.out"), "text is cut as the set was");
     assert!(!read("set.out").contains("@@") && !read("set.out").contains('Ġ'), "{}", read("set.out"));
@@ -66,6 +66,75 @@ fn from_raw_text_to_a_score() {
         assert!(run.succeeded().contains(part), "no `{part}` in:\n{}", run.stdout);
     }
     go_on(&sandbox, "out/tmp/test.de");
+}
+
+#[test]
+fn a_model_knows_the_languages_and_rules_of_its_text() {
+    let sandbox = corpus();
+    let flags = ["--train", "raw", "--out", "out", "--valid-size", "20", "--test-size", "30", "--bpe", "30"];
+    sandbox.mae(&PREPARE, &flags).succeeded();
+    // Splits that join later do not change what is known of the others.
+    let joining =
+        ["preprocess", "-s", "de", "-t", "en", "--testpref", "out/test", "--destdir", "out/data-bin"];
+    let dicts = ["--srcdict", "out/data-bin/dict.de.txt", "--tgtdict", "out/data-bin/dict.en.txt"];
+    sandbox.mae(&joining, &[&dicts[..], &["--bpe-codes", "out/code"]].concat()).succeeded();
+    let joined = fs::read_to_string(sandbox.path("out/data-bin/text.json")).unwrap();
+    assert!(
+        joined.contains("\"tokenize\": \"moses\"") && joined.contains("\"lowercase\": false"),
+        "{joined}"
+    );
+    sandbox.mae(&PREPARE, &[&flags[..], &["--lowercase"]].concat()).succeeded();
+    sandbox.mae(&["train", "out/data-bin", "--save-dir", "run"], &SMALL).succeeded();
+    sandbox
+        .mae(&["average", "--inputs", "run/checkpoint_last", "run/checkpoint_best", "--output", "mean"], &[])
+        .succeeded();
+    sandbox.mae(&["convert", "mean", "--system", "mae7", "--out", "gated"], &[]).succeeded();
+    sandbox.mae(&["quantize", "gated", "--out", "small"], &[]).succeeded();
+    let read = |name: &str| fs::read_to_string(sandbox.path(name)).unwrap();
+    let known = read("out/data-bin/text.json");
+    for part in ["\"source_lang\": \"de\"", "\"tokenize\": \"moses\"", "\"lowercase\": true"] {
+        assert!(known.contains(part), "{known}");
+    }
+    for folder in ["run/checkpoint_last", "mean", "gated", "small"] {
+        assert_eq!(read(&format!("{folder}/text.json")), known, "{folder}");
+    }
+
+    // The raw test set is read as the binarised one was, and comes out as plain text.
+    let generate = ["generate", "run", "--beam", "2", "--max-len-b", "12"];
+    let set = sandbox.mae(&generate, &["out/data-bin"]);
+    let text = sandbox.mae(&generate, &["out/test.raw.de", "--target", "out/test.raw.en"]);
+    assert!(set.stderr.contains("is the folder of a run: its checkpoint_best is used"), "{}", set.stderr);
+    let said =
+        "goes through the rules of the model's text.json: tokenised (Moses), lower case, and translations";
+    assert!(text.stderr.contains(said) && !set.stderr.contains(said), "{}", text.stderr);
+    let bleu =
+        |run: &str| run.lines().find_map(|line| line.split_once("BLEU4").map(|(_, score)| score.to_owned()));
+    assert_eq!(bleu(&set.stderr), bleu(&text.stderr), "scores are those of tokens");
+    assert_eq!(set.succeeded(), text.succeeded());
+    let piped = sandbox.mae_reading(&read("out/test.raw.de"), &["interactive", "run"], &generate[2..]);
+    let texts = |out: &str, tag: &str| -> Vec<String> {
+        let lines = out.lines().filter(|line| line.starts_with(tag));
+        lines.map(|line| line.rsplit('\t').next().unwrap().to_owned()).collect()
+    };
+    for tag in ["S-", "H-", "D-"] {
+        assert_eq!(texts(piped.succeeded(), tag), texts(&set.stdout, tag));
+    }
+
+    assert!(texts(&set.stdout, "S-").contains(&"haus und haus , 4 !".to_owned()));
+    assert_ne!(texts(&set.stdout, "H-"), texts(&set.stdout, "D-"));
+    let plain = sandbox.mae(&generate, &["out/test.raw.de", "--plain"]);
+    assert_eq!(plain.succeeded(), lines(&texts(&set.stdout, "D-")));
+
+    // Tokens go in and come out; a folder of version 0.1 takes text as it is.
+    let tokens = sandbox.mae(&generate, &["out/tmp/test.de", "--tokenized", "--plain"]);
+    assert_eq!(tokens.succeeded(), lines(&texts(&set.stdout, "H-")));
+    fs::remove_file(sandbox.path("run/checkpoint_best/text.json")).unwrap();
+    let old = sandbox.mae(&generate, &["out/tmp/test.de", "--plain"]);
+    assert_eq!(old.succeeded(), tokens.stdout);
+    assert!(!old.stderr.contains("text.json"), "{}", old.stderr);
+    sandbox.write("run/checkpoint_best/text.json", "{\"format\": 1, \"source_lang\": \"de\"}");
+    let broken = sandbox.mae(&generate, &["out/tmp/test.de"]);
+    assert!(broken.failed().contains("text.json: missing field `target_lang`"), "{}", broken.stderr);
 }
 
 #[test]

@@ -21,7 +21,8 @@ fn place() -> Place {
     let words = ["a", "b", "c", "d"].map(str::to_owned).into_iter().chain((0..300).map(|i| format!("w{i}")));
     let words = Arc::new(Vocab::from_counts(words.map(|word| (word, 1)), VocabOptions::default()));
     let model = Translator::new(&config, [words.len(); 2], &Device::cpu(), 3).unwrap();
-    let folder = ModelFolder { model, source: words.clone(), target: words, codes: None };
+    let folder =
+        ModelFolder { model, source: words.clone(), target: words, codes: None, text: Default::default() };
     folder.save(&place.path("wide")).unwrap();
     place
 }

@@ -32,7 +32,9 @@ fn models() -> Sandbox {
         let (source, target) =
             (vocab("das haus ist alt und der garten schön"), vocab("the house is old and garden a"));
         let model = Translator::new(&config, [source.len(), target.len()], &Device::cpu(), seed).unwrap();
-        ModelFolder { model, source, target, codes: None }.save(&place.path(name)).unwrap();
+        ModelFolder { model, source, target, codes: None, text: Default::default() }
+            .save(&place.path(name))
+            .unwrap();
     }
     let mut config = LmConfig::arch("transformer_lm_tiny").unwrap();
     (config.decoder_layers, config.adaptive_softmax_cutoff, config.max_positions) = (1, vec![], 600);

@@ -14,6 +14,7 @@
 //! | [`dataset`] | memory-mapped token ids in fairseq's `.bin`/`.idx` format |
 //! | [`pairs`] | two sides with their vocabularies: a binarised folder, or lines in memory |
 //! | [`text`] | one text with its vocabulary, for language models |
+//! | [`text_rules`], [`text_record`] | rules for a line before it is cut into pieces; `text.json`: languages and rules of a folder |
 //! | [`sampler`] | the sentences of each batch, from (seed, epoch) alone |
 //! | `frozen`, `mersenne` | fairseq's batches in fairseq's order, with numpy's random numbers |
 //! | [`redraw`] | words cut anew for each epoch, with merges skipped at random |
@@ -52,6 +53,8 @@ pub mod sampler;
 pub mod segmentation;
 pub mod sentencepiece;
 pub mod text;
+pub mod text_record;
+pub mod text_rules;
 pub mod tokenizer;
 pub mod vocab;
 
@@ -72,5 +75,7 @@ pub use sampler::{BatchSampler, SamplerOptions};
 pub use segmentation::{Segmentation, Segmenter};
 pub use sentencepiece::SentencePiece;
 pub use text::TextDataset;
+pub use text_record::{TextRecord, TextTools};
+pub use text_rules::TextRules;
 pub use tokenizer::Tokenizer;
 pub use vocab::{BOS, EOS, PAD, UNK, Vocab};

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use mae_data::{Segmentation, Vocab, files};
+use mae_data::{Segmentation, TextRecord, Vocab, files};
 use mae_model::folder::{self, CONFIG, SOURCE_DICT, TARGET_DICT, WEIGHTS};
 use mae_model::kind::Config;
 use mae_model::lm::folder::DICT;
@@ -123,6 +123,8 @@ pub(crate) struct NewModel<'a, C> {
     /// Source and target dictionary, or the one of a language model.
     pub(crate) dictionaries: Vec<Vocab>,
     pub(crate) codes: Option<Segmentation>,
+    /// Languages, and rules that plain text goes through first.
+    pub(crate) text: TextRecord,
     weights: Vec<(Named, Source<'a>)>,
 }
 
@@ -158,9 +160,14 @@ impl<'a, C: Config> NewModel<'a, C> {
             }
         }
         match faults.is_empty() {
-            true => Ok(Self { config, dictionaries, codes, weights }),
+            true => Ok(Self { config, dictionaries, codes, text: TextRecord::default(), weights }),
             false => Err(Error::unsupported(path, faults)),
         }
+    }
+
+    /// The model of a text with these languages and rules.
+    pub(crate) fn of_text(self, text: TextRecord) -> Self {
+        Self { text, ..self }
     }
 
     /// Writes the folder, which appears as a whole or not at all.
@@ -181,7 +188,7 @@ impl<'a, C: Config> NewModel<'a, C> {
                 dictionary.save(aside.join(name))?;
             }
             Segmentation::save(self.codes.as_ref(), aside)?;
-            Ok::<(), Error>(())
+            Ok::<(), Error>(self.text.save(aside)?)
         })?;
         Ok(imported)
     }

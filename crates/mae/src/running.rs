@@ -6,8 +6,8 @@ use std::sync::Arc;
 use mae_data::{MemoryDataset, PackedBatch};
 use mae_model::ExpertMode;
 use mae_translate::{
-    BatchLimits, ExpertChoice, Fitted, GateReport, Job, RunningBatch, Side, SwitchedOff, Ticket, TokenCounts,
-    Translated, gates_of,
+    BatchLimits, ExpertChoice, Fitted, GateReport, Job, RunningBatch, Side, SwitchedOff, TextForm, Ticket,
+    TokenCounts, Translated, gates_of,
 };
 
 use crate::error::Result;
@@ -32,7 +32,7 @@ pub type LineId = u64;
 /// # let words = std::sync::Arc::new(mae::data::Vocab::from_counts([("guten", 1), ("morgen", 1)], Default::default()));
 /// # let config = mae::model::ModelConfig { max_positions: 9, ..mae::model::ModelConfig::arch("transformer_tiny")? };
 /// # let model = mae::model::Translator::new(&config, [words.len(); 2], Device::cpu().engine(), 1)?;
-/// # mae::model::folder::ModelFolder { model, source: words.clone(), target: words, codes: None }.save(folder)?;
+/// # mae::model::folder::ModelFolder { model, source: words.clone(), target: words, codes: None, text: Default::default() }.save(folder)?;
 ///
 /// let translator = Translator::load(folder, &Device::cpu())?;
 /// let mut running = translator.running(BatchLimits::default());
@@ -71,6 +71,7 @@ struct Batch<'t> {
 /// A line that is being translated.
 struct Line {
     id: LineId,
+    form: TextForm,
     counts: TokenCounts,
     /// The source, if gates are asked for.
     source: Option<Vec<u32>>,
@@ -101,7 +102,7 @@ impl Running<'_> {
         let (source, id, number) = (sentences.get(0).to_vec(), self.next, options.first_line as u32);
         let at = self.batch_for(options)?;
         if source.len() <= 1 {
-            self.done.push((id, Translation::new(models, counts[0], Translated::empty())));
+            self.done.push((id, Translation::new(models, options.form, counts[0], Translated::empty())));
         } else {
             let job = Job {
                 source: source.clone(),
@@ -112,7 +113,10 @@ impl Running<'_> {
             let batch = &mut self.batches[at];
             let ticket = batch.running.submit(job)?;
             let source = (options.gates == GateReport::All).then_some(source);
-            self.lines.insert((batch.id, ticket), Line { id, counts: counts[0], source, number });
+            self.lines.insert(
+                (batch.id, ticket),
+                Line { id, form: options.form, counts: counts[0], source, number },
+            );
         }
         self.next += 1;
         Ok(id)
@@ -165,7 +169,7 @@ impl Running<'_> {
                     });
                     let gates = gates.transpose()?.and_then(|mut gates| gates.pop());
                     let translated = Translated { hypotheses, gates };
-                    Ok(Translation::new(translator.models(), line.counts, translated))
+                    Ok(Translation::new(translator.models(), line.form, line.counts, translated))
                 });
                 finished.push((line.id, found));
             }

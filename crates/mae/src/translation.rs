@@ -1,6 +1,6 @@
 //! Results of a translation.
 
-use mae_translate::{Gates, Models, Side, TokenCounts, Translated};
+use mae_translate::{Gates, Models, Side, TextForm, TokenCounts, Translated};
 
 /// Translations of one line, the best first; there is at least one.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Translation {
 /// One translation of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {
-    /// The text, with pieces joined as the model folder says.
+    /// The text in the form of its line, with pieces joined as the model folder says; of a plain line, a plain line.
     pub text: String,
     /// Value that hypotheses are ranked by, in nats: by default the mean log-probability of the tokens.
     pub score: f32,
@@ -59,7 +59,7 @@ impl Translation {
         self.gates.as_deref()
     }
 
-    pub(crate) fn new(models: &Models, source: TokenCounts, found: Translated) -> Self {
+    pub(crate) fn new(models: &Models, form: TextForm, source: TokenCounts, found: Translated) -> Self {
         let (gates, mut decoder) = match found.gates {
             None => (None, None),
             Some(gates) => (Some(gates.encoder), Some(gates.hypotheses.into_iter())),
@@ -70,7 +70,7 @@ impl Translation {
             let token =
                 |(&id, &log_prob): (&u32, &f32)| Token { piece: vocab.symbol(id).to_owned(), log_prob };
             Hypothesis {
-                text: models.text(&found.tokens),
+                text: models.text(&found.tokens, form),
                 score: found.score,
                 tokens: tokens.map(token).collect(),
                 gates: decoder.as_mut().and_then(Iterator::next),

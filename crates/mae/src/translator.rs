@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use mae_data::ParallelDataset;
+use mae_data::{ParallelDataset, TextRecord};
 use mae_model::folder::ModelFolder;
 use mae_model::{ExpertMode, ModelConfig};
 use mae_translate::{
@@ -28,7 +28,7 @@ use crate::translation::Translation;
 /// # let words = std::sync::Arc::new(mae::data::Vocab::from_counts([("guten", 1), ("morgen", 1)], Default::default()));
 /// # let config = mae::model::ModelConfig { max_positions: 9, ..mae::model::ModelConfig::arch("transformer_tiny")? };
 /// # let model = mae::model::Translator::new(&config, [words.len(); 2], Device::cpu().engine(), 1)?;
-/// # mae::model::folder::ModelFolder { model, source: words.clone(), target: words, codes: None }.save(folder)?;
+/// # mae::model::folder::ModelFolder { model, source: words.clone(), target: words, codes: None, text: Default::default() }.save(folder)?;
 ///
 /// let translator = Translator::load(folder, &Device::cpu())?;
 /// let found = translator.translate(&["guten morgen", ""], &TranslateOptions::default().nbest(3))?;
@@ -58,8 +58,8 @@ impl Translator {
     }
 
     /// Takes a model that is in memory and lives on `device`; `name` stands for its folder in messages.
-    pub fn from_model(model: ModelFolder, name: &str, device: &Device) -> Self {
-        Self::new(Models::from_folder(model, name), device)
+    pub fn from_model(model: ModelFolder, name: &str, device: &Device) -> Result<Self> {
+        Ok(Self::new(Models::from_folder(model, name)?, device))
     }
 
     fn new(models: Models, device: &Device) -> Self {
@@ -119,7 +119,7 @@ impl Translator {
         let mut pipeline = Pipeline::with_caches(&self.models.all(), options.limits, self.take_caches());
         let mut found = Vec::with_capacity(lines.len());
         let done = pipeline.translate(group, &group_options, progress, |i, translated| -> Result<()> {
-            found.push(Translation::new(&self.models, counts[i], translated));
+            found.push(Translation::new(&self.models, options.form, counts[i], translated));
             Ok(())
         });
         self.caches().push(pipeline.into_caches());
@@ -142,11 +142,13 @@ impl Translator {
         }
     }
 
-    /// Scores given translations of lines: the natural-log probabilities of their tokens, the end mark last.
+    /// Scores given translations of lines, both in this form: the natural-log probabilities of their tokens, the end mark
+    /// last.
     pub fn score<S: AsRef<str> + Sync, T: AsRef<str> + Sync>(
         &self,
         lines: &[S],
         translations: &[T],
+        form: TextForm,
         experts: ExpertChoice,
     ) -> Result<Vec<Vec<f32>>> {
         if translations.len() != lines.len() {
@@ -159,8 +161,8 @@ impl Translator {
         let mode = experts.mode(0);
         self.models.check_experts(&mode)?;
         let pairs = ParallelDataset {
-            src: self.models.encode(Side::Source, lines, TextForm::Lines).sentences.into(),
-            tgt: self.models.encode(Side::Target, translations, TextForm::Lines).sentences.into(),
+            src: self.models.encode(Side::Source, lines, form).sentences.into(),
+            tgt: self.models.encode(Side::Target, translations, form).sentences.into(),
             src_vocab: self.models.dictionary(Side::Source).clone(),
             tgt_vocab: self.models.dictionary(Side::Target).clone(),
         };
@@ -172,6 +174,12 @@ impl Translator {
             Ok(())
         })?;
         Ok(found)
+    }
+
+    /// Languages of the text, and rules that plain lines go through before they are cut into pieces, as the model folder
+    /// has them; both are empty in folders that do not tell them.
+    pub fn text_record(&self) -> &TextRecord {
+        self.models.record()
     }
 
     /// Sizes and choices of the first model.

@@ -29,7 +29,7 @@ fn save(folder: &Path, system: System, seed: u64, words: &[&str]) -> ModelFolder
     let (source, target) = (vocab(&["a", "b", "c", "d"]), vocab(words));
     let types = [source.len(), target.len()];
     let model = model::Translator::new(&config, types, Device::cpu().engine(), seed).unwrap();
-    let folder_of = ModelFolder { model, source, target, codes: None };
+    let folder_of = ModelFolder { model, source, target, codes: None, text: Default::default() };
     folder_of.save(folder).unwrap();
     folder_of
 }
@@ -143,7 +143,7 @@ fn translations_begin_as_asked_and_score_as_found() {
     }
     let free = translator.translate(&LINES, &short()).unwrap();
     let texts: Vec<&str> = free.iter().map(|translation| translation.text()).collect();
-    let scores = translator.score(&LINES, &texts, ExpertChoice::Mix).unwrap();
+    let scores = translator.score(&LINES, &texts, TextForm::Lines, ExpertChoice::Mix).unwrap();
     for (translation, scores) in free.iter().zip(&scores).filter(|(t, _)| !t.text().is_empty()) {
         let tokens = &translation.best().tokens;
         assert_eq!(tokens.len(), scores.len());
@@ -190,9 +190,9 @@ fn a_model_whose_training_diverged_is_the_same_error_everywhere() {
     let place = tempfile::tempdir().unwrap();
     let mut folder = save(place.path(), System::BASE, 3, &["x", "y", "z"]);
     folder.model.params_mut().set("decoder.layers.1.fc2.bias", &[f32::NAN; 16]).unwrap();
-    let translator = Translator::from_model(folder, "diverged", &Device::cpu());
+    let translator = Translator::from_model(folder, "diverged", &Device::cpu()).unwrap();
     let found = translator.translate(&LINES[1..3], &short()).unwrap_err();
-    let scored = translator.score(&LINES[1..3], &["", "x"], ExpertChoice::Mix).unwrap_err();
+    let scored = translator.score(&LINES[1..3], &["", "x"], TextForm::Lines, ExpertChoice::Mix).unwrap_err();
     assert!(matches!(found, Error::Translate(Fault::NotFinite { number: 1, .. })), "{found:?}");
     assert!(matches!(scored, Error::Translate(Fault::NotFinite { number: 0 | 1, .. })), "{scored:?}");
 }

@@ -1,12 +1,12 @@
 //! A model folder: `model.safetensors`, `config.toml`, `dict.src.txt`, `dict.tgt.txt` and, where the text was
-//! segmented, the files of a [`Segmentation`]. Described in `docs/formats.md`, so that outsiders can write one.
+//! segmented, the files of a [`Segmentation`]; `text.json` with languages and rules. Described in `docs/formats.md`, so that outsiders can write one.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use mae_data::{Segmentation, Vocab, files};
+use mae_data::{Segmentation, TextRecord, Vocab, files};
 use mae_engine::{ComputeType, Device, params};
 use safetensors::tensor::SafeTensors;
 use serde::{Deserialize, Serialize};
@@ -115,6 +115,8 @@ pub struct ModelFolder {
     pub target: Arc<Vocab>,
     /// Segmentation of both sides, if the folder holds codes or a tokeniser.
     pub codes: Option<Segmentation>,
+    /// Languages, and rules that plain text goes through first.
+    pub text: TextRecord,
 }
 
 impl ModelFolder {
@@ -130,25 +132,15 @@ impl ModelFolder {
         let mut model = Translator::zeroed(&config, [source.len(), target.len()], device)?;
         load_weights(&folder.join(WEIGHTS), model.params_mut())
             .map_err(|error| mention_dictionaries(error, &source, &target))?;
-        let codes = Segmentation::load(folder)?;
-        Ok(Self { model, source, target, codes })
+        let (codes, text) = (Segmentation::load(folder)?, TextRecord::load(folder)?);
+        Ok(Self { model, source, target, codes, text })
     }
 
-    /// Writes all files into `folder`, which is made if need be.
+    /// Writes all files into `folder`, which is made if need be, each aside and then renamed.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        save(folder, &self.model, &self.source, &self.target, self.codes.as_ref())
+        let dicts: [(&str, &Vocab); 2] = [(SOURCE_DICT, &self.source), (TARGET_DICT, &self.target)];
+        Snapshot::of(&self.model)?.save(folder, &dicts, self.codes.as_ref(), &self.text)
     }
-}
-
-/// Writes a model folder, each file aside and then renamed.
-pub fn save(
-    folder: &Path,
-    model: &Translator,
-    source: &Vocab,
-    target: &Vocab,
-    codes: Option<&Segmentation>,
-) -> Result<()> {
-    Snapshot::of(model)?.save(folder, &[(SOURCE_DICT, source), (TARGET_DICT, target)], codes)
 }
 
 /// A model's sizes and parameters at one moment: what is left to do is writing, which another thread can.
@@ -171,7 +163,13 @@ impl Snapshot {
     }
 
     /// Writes a model folder with these dictionaries by their file names, each file aside and then renamed.
-    pub fn save(&self, folder: &Path, dicts: &[(&str, &Vocab)], codes: Option<&Segmentation>) -> Result<()> {
+    pub fn save(
+        &self,
+        folder: &Path,
+        dicts: &[(&str, &Vocab)],
+        codes: Option<&Segmentation>,
+        text: &TextRecord,
+    ) -> Result<()> {
         files::create_folder(folder)?;
         write_tensors(&folder.join(WEIGHTS), &self.params.tensors()?, BTreeMap::new())?;
         files::write(folder.join(CONFIG), self.config.as_bytes())?;
@@ -179,7 +177,7 @@ impl Snapshot {
             dict.save(folder.join(name))?;
         }
         Segmentation::save(codes, folder)?;
-        Ok(())
+        Ok(text.save(folder)?)
     }
 }
 

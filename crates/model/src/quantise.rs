@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mae_data::files::{self, FolderLock};
-use mae_data::{Segmentation, Vocab};
+use mae_data::{Segmentation, TextRecord, Vocab};
 use mae_engine::{ComputeType, Device};
 
 use crate::folder::{self, CONFIG, ModelFolder, SOURCE_DICT, Stored, TARGET_DICT, Task, WEIGHTS};
@@ -33,14 +33,14 @@ pub fn quantise(path: &Path, output: &Path) -> Result<Quantised> {
     let _lock = FolderLock::take_beside(output)?;
     match folder::task(path)? {
         Task::Translation => {
-            let ModelFolder { model, source, target, codes } = ModelFolder::load(path, &device)?;
+            let ModelFolder { model, source, target, codes, text } = ModelFolder::load(path, &device)?;
             let dicts: [(&str, &Vocab); 2] = [(SOURCE_DICT, &source), (TARGET_DICT, &target)];
-            files::replace_folder(output, |place| save(place, &model, &dicts, codes.as_ref()))?;
+            files::replace_folder(output, |place| save(place, &model, &dicts, (codes.as_ref(), &text)))?;
         }
         Task::LanguageModeling => {
             let LmFolder { model, dictionary, codes } = LmFolder::load(path, &device)?;
             files::replace_folder(output, |place| {
-                save(place, &model, &[(DICT, &dictionary)], codes.as_ref())
+                save(place, &model, &[(DICT, &dictionary)], (codes.as_ref(), &TextRecord::default()))
             })?;
         }
     }
@@ -55,7 +55,7 @@ fn save<M: Model>(
     place: &Path,
     model: &M,
     dicts: &[(&str, &Vocab)],
-    codes: Option<&Segmentation>,
+    (codes, text): (Option<&Segmentation>, &TextRecord),
 ) -> Result<()> {
     files::create_folder(place)?;
     write_rounded(&place.join(WEIGHTS), model.params())?;
@@ -64,5 +64,5 @@ fn save<M: Model>(
         dict.save(place.join(name))?;
     }
     Segmentation::save(codes, place)?;
-    Ok(())
+    Ok(text.save(place)?)
 }

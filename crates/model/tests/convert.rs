@@ -220,7 +220,9 @@ fn heads_that_do_nothing_are_found_and_removed() {
     let gated = convert(&base, &Conversion { removal, ..to("mae5") }, Some(&pairs())).unwrap().model;
     let folder = tempfile::tempdir().unwrap();
     let (want, path) = (logits(&gated, &ExpertMode::Mix), folder.path().join("model"));
-    ModelFolder { model: gated, source: vocab(), target: vocab(), codes: None }.save(&path).unwrap();
+    ModelFolder { model: gated, source: vocab(), target: vocab(), codes: None, text: Default::default() }
+        .save(&path)
+        .unwrap();
     let read = ModelFolder::load(&path, &Device::cpu()).unwrap().model;
     assert_eq!(read.config().mixture.name(6), "mae5");
     assert_eq!(bits(&logits(&read, &ExpertMode::Mix)), bits(&want));

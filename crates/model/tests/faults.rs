@@ -28,7 +28,7 @@ fn model(seed: u64) -> ModelFolder {
     };
     let words = Arc::new(Vocab::from_counts([("a", 2), ("b", 1)], VocabOptions::default()));
     let model = Translator::new(&sizes, [words.len(), words.len()], &Device::cpu(), seed).unwrap();
-    ModelFolder { model, source: words.clone(), target: words, codes: None }
+    ModelFolder { model, source: words.clone(), target: words, codes: None, text: Default::default() }
 }
 
 fn contents(folder: &Path) -> Files {
@@ -104,6 +104,7 @@ fn converting_leaves_the_old_model_or_the_new_one() {
             source: base.source.clone(),
             target: base.target.clone(),
             codes: None,
+            text: Default::default(),
         };
         files::replace_folder(&place.join("out"), |aside| new.save(aside))
     });

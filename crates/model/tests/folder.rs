@@ -34,7 +34,13 @@ fn vocab(types: usize) -> Arc<Vocab> {
 
 fn folder_of(model: Translator) -> ModelFolder {
     let codes = Codes { merges: vec![("a".into(), "b</w>".into())], ..Codes::default() };
-    ModelFolder { model, source: vocab(TYPES[0]), target: vocab(TYPES[1]), codes: Some(codes.into()) }
+    ModelFolder {
+        model,
+        source: vocab(TYPES[0]),
+        target: vocab(TYPES[1]),
+        codes: Some(codes.into()),
+        text: Default::default(),
+    }
 }
 
 #[test]

@@ -269,7 +269,9 @@ fn the_two_kinds_of_models_are_told_apart() {
     let mut config = ModelConfig::arch("transformer_tiny").unwrap();
     (config.encoder_embed_dim, config.encoder_ffn_embed_dim) = (8, 8);
     let model = Translator::new(&config, [9, 9], &Device::cpu(), 1).unwrap();
-    folder::save(place.path(), &model, &vocab(9), &vocab(9), None).unwrap();
+    let translation =
+        ModelFolder { model, source: vocab(9), target: vocab(9), codes: None, text: Default::default() };
+    translation.save(place.path()).unwrap();
     let error = LmFolder::load(place.path(), &Device::cpu()).err().unwrap().to_string();
     assert!(error.contains("the folder of a translation model; a language model is needed"), "{error}");
 }

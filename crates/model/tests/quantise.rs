@@ -30,7 +30,9 @@ fn save(place: &Path) {
     (config.encoder_attention_heads, config.max_positions) = (4, 40);
     config.mixture = Mixture { system: System::MAE, gate_hidden: 192, ..Mixture::default() };
     let model = Translator::new(&config, [TYPES; 2], &Device::cpu(), 5).unwrap();
-    ModelFolder { model, source: vocab(), target: vocab(), codes: None }.save(place).unwrap();
+    ModelFolder { model, source: vocab(), target: vocab(), codes: None, text: Default::default() }
+        .save(place)
+        .unwrap();
 }
 
 fn holding(compute: ComputeType) -> Device {

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use axum::http::{HeaderMap, StatusCode, header};
-use mae::{Device, TranslateOptions, Translation};
+use mae::{Device, TextForm, TranslateOptions, Translation};
 use serde_json::json;
 
 use crate::access::{Keys, Limiter};
@@ -125,7 +125,7 @@ impl App {
         sentences: &[String],
         options: TranslateOptions,
     ) -> Answered<Vec<Translation>> {
-        let options = Arc::new(options);
+        let options = Arc::new(TranslateOptions { form: TextForm::Tokens, ..options });
         let job = |text: &String| Sentence { text: model.prepare(text), options: options.clone() };
         let jobs: Vec<Sentence> = sentences.iter().map(job).collect();
         let count = jobs.len();

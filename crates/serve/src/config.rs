@@ -26,7 +26,7 @@ pub struct Config {
     pub limits: Limits,
     /// Clients that are served.
     pub access: Access,
-    /// Text before and after a translation model (the model's codes alone).
+    /// Text before and after a translation model (the rules of its folder).
     pub preparation: Preparation,
     /// Case and final punctuation of LibreTranslate's answers (as in the source).
     pub formatting: Formatting,
@@ -56,14 +56,14 @@ impl Config {
 pub struct ModelSource {
     /// The name.
     pub name: String,
-    /// Source and target language, if its name tells them.
+    /// Source and target language, if they are given; else the folder or its name tells them.
     pub languages: Option<(String, String)>,
     /// The folder.
     pub folder: PathBuf,
 }
 
 /// Reads `FOLDER` or `NAME=FOLDER`. Without a name, the model is named after its folder, or after that of its run
-/// (`de-en` for `runs/de-en/checkpoint_best`). A name that holds a pair of codes tells the languages.
+/// (`de-en` for `runs/de-en/checkpoint_best`). A given name that holds a pair of codes tells the languages.
 impl FromStr for ModelSource {
     type Err = String;
 
@@ -82,8 +82,9 @@ impl FromStr for ModelSource {
         let parts: Vec<&str> = folder.iter().filter_map(|part| part.to_str()).collect();
         let of_folder =
             || parts.iter().rev().find(|part| inner(part)).or(parts.last()).map(|part| (*part).to_owned());
+        let languages = name.as_deref().and_then(pair_in);
         let name = name.or_else(of_folder).unwrap_or_else(|| "model".into());
-        Ok(Self { languages: pair_in(&name), name, folder })
+        Ok(Self { name, languages, folder })
     }
 }
 
@@ -179,11 +180,13 @@ pub enum Proxy {
 /// Text before and after a translation model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preparation {
-    /// As the model folder says: its codes or its tokeniser.
+    /// By the rules of the model folder, if it has any.
     #[default]
     Folder,
-    /// Moses' normaliser and tokeniser before, its detokeniser after (German and English).
+    /// Moses' normaliser and tokeniser before, its detokeniser after.
     Moses,
+    /// None: texts are tokenised already.
+    Tokenised,
 }
 
 /// Case and final punctuation of translations.
@@ -217,7 +220,7 @@ mod tests {
             let pair = source.languages.map(|(a, b)| format!("{a}-{b}")).unwrap_or_default();
             format!("{} {pair} {}", source.name, source.folder.display())
         };
-        assert_eq!(read("runs/de-en/checkpoint_best"), "de-en de-en runs/de-en/checkpoint_best");
+        assert_eq!(read("runs/de-en/checkpoint_best"), "de-en  runs/de-en/checkpoint_best");
         assert_eq!(read("base-en-de=a/b"), "base-en-de en-de a/b");
         assert_eq!(read("lm"), "lm  lm");
         assert_eq!(read("runs/a=b/mae7"), "mae7  runs/a=b/mae7");

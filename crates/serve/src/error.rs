@@ -30,7 +30,8 @@ pub enum Error {
     },
     /// The languages of a translation model are not known.
     #[error(
-        "the languages of {folder} are not known: its name holds no pair such as de-en; give it one (de-en=FOLDER)"
+        "the languages of {folder} are not known: it has no text.json, and its name holds no pair such as de-en; give it \
+         one (de-en=FOLDER)"
     )]
     NoLanguages {
         /// The folder.

@@ -4,15 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use mae::data::moses::{
-    Detokenizer, Escapes, Lang, NormalizeOptions, Normalizer, TokenizeOptions, Tokenizer,
-};
+use mae::data::moses::{Dashes, Lang};
+use mae::data::{TextRecord, TextRules, TextTools};
 use mae::model::folder::{Task, task};
 use mae::{Beginning, Device, LanguageModel, Translation, Translator};
 
 use crate::config::{Batching, Config, ModelSource, Preparation};
 use crate::error::{Error, Result};
 use crate::metrics::{Metrics, WorkMetrics};
+use crate::text::languages::{canonical, pair_in};
 use crate::work::batches::{Batches, Found, Sentence};
 use crate::work::continuations::{Continuations, Progress};
 use crate::work::joining::Joining;
@@ -41,7 +41,8 @@ pub struct TranslationModel {
     /// Its thread.
     pub worker: TranslationWorker,
     metrics: Arc<WorkMetrics>,
-    moses: Option<Moses>,
+    /// Rules for texts, if there are any.
+    tools: Option<TextTools>,
 }
 
 /// A language model with its thread.
@@ -63,13 +64,6 @@ pub type TranslationWorker = Worker<Sentence, Found>;
 
 /// The thread of a language model.
 pub type WritingWorker = Worker<Beginning, Progress>;
-
-/// Moses' tools of a pair of languages.
-struct Moses {
-    normalizer: Normalizer,
-    tokenizer: Tokenizer,
-    detokenizer: Detokenizer,
-}
 
 impl Registry {
     /// Loads all models.
@@ -143,14 +137,18 @@ impl Registry {
 impl TranslationModel {
     fn load(source: &ModelSource, config: &Config, device: &Device, metrics: &Metrics) -> Result<Self> {
         let name = source.name.clone();
-        let Some((from, to)) = source.languages.clone() else {
+        let translator = Arc::new(Translator::load(&source.folder, device)?);
+        let of_folder =
+            translator.text_record().languages.as_ref().map(|[from, to]| (canonical(from), canonical(to)));
+        let languages = source.languages.clone().or(of_folder).or_else(|| pair_in(&name));
+        let Some((from, to)) = languages else {
             return Err(Error::NoLanguages { folder: source.folder.clone() });
         };
-        let moses = match config.preparation {
-            Preparation::Folder => None,
-            Preparation::Moses => Some(Moses::new(&name, &from, &to)?),
+        let tools = match config.preparation {
+            Preparation::Folder => translator.models().tools().cloned(),
+            Preparation::Moses => Some(moses(&name, &from, &to)?),
+            Preparation::Tokenised => None,
         };
-        let translator = Arc::new(Translator::load(&source.folder, device)?);
         let metrics = metrics.worker(&name);
         let (shared, budget) = (translator.clone(), config.limits.budget);
         let batching = config.batching;
@@ -161,27 +159,17 @@ impl TranslationModel {
         let worker =
             Worker::start(&name, config.limits.bounds(), metrics.clone(), run).map_err(Error::Thread)?;
         let folder = source.folder.clone();
-        Ok(Self { name, folder, source: from, target: to, translator, worker, metrics, moses })
+        Ok(Self { name, folder, source: from, target: to, translator, worker, metrics, tools })
     }
 
-    /// A sentence as the model reads it.
+    /// A sentence in tokens, as the codes of the model read it.
     pub fn prepare(&self, sentence: &str) -> String {
-        match &self.moses {
-            None => sentence.to_owned(),
-            Some(moses) => {
-                let normal = moses.normalizer.normalize(sentence);
-                // Only placeholders of protected patterns fail, and there are none.
-                moses.tokenizer.tokenize(&normal).unwrap_or(normal)
-            }
-        }
+        self.tools.as_ref().map_or_else(|| sentence.to_owned(), |tools| tools.source(sentence))
     }
 
     /// A translation as people read it.
     pub fn finish(&self, translation: &str) -> String {
-        match &self.moses {
-            None => translation.to_owned(),
-            Some(moses) => moses.detokenizer.detokenize(translation),
-        }
+        self.tools.as_ref().map_or_else(|| translation.to_owned(), |tools| tools.plain(translation))
     }
 
     /// Counts a translation.
@@ -204,17 +192,13 @@ impl WritingModel {
     }
 }
 
-impl Moses {
-    fn new(name: &str, source: &str, target: &str) -> Result<Self> {
-        let lang = |code: &str| {
-            let fault = |_| Error::NoRules { language: code.to_owned(), name: name.to_owned() };
-            code.parse::<Lang>().map_err(fault)
-        };
-        let source = lang(source)?;
-        Ok(Self {
-            normalizer: Normalizer::new(source, NormalizeOptions::default()),
-            tokenizer: Tokenizer::new(source, TokenizeOptions::default()),
-            detokenizer: Detokenizer::new(lang(target)?, Escapes::default()),
-        })
+/// Moses' tools of a pair of languages.
+fn moses(name: &str, source: &str, target: &str) -> Result<TextTools> {
+    for language in [source, target] {
+        let fault = |_| Error::NoRules { language: language.to_owned(), name: name.to_owned() };
+        language.parse::<Lang>().map_err(fault)?;
     }
+    let rules = TextRules { normalize: true, tokenize: Some(Dashes::Keep), ..TextRules::default() };
+    let tools = TextRecord::new(source, target, rules).tools().map_err(mae::Error::from)?;
+    Ok(tools.expect("there are rules"))
 }

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::app::App;
-use crate::config::Config;
+use crate::config::{Config, Preparation};
 use crate::error::{Error, Result};
 use crate::log::{Level, Log};
 use crate::metrics::Metrics;
@@ -91,6 +91,15 @@ impl Listening {
     /// Returns true if others than this machine can reach the server and need no key.
     pub fn is_open_to_all(&self) -> bool {
         !self.address.ip().is_loopback() && !self.app.needs_key()
+    }
+
+    /// Models with the rules of their folders that texts go through.
+    pub fn rules(&self) -> Vec<(String, String)> {
+        let registry = self.app.registry();
+        let models =
+            registry.translators.iter().filter(|_| self.app.config.preparation == Preparation::Folder);
+        let models = models.filter(|model| model.translator.models().tools().is_some());
+        models.map(|model| (model.name.clone(), model.translator.text_record().rules.to_string())).collect()
     }
 
     /// A handle that stops and reloads the server.

@@ -3,12 +3,40 @@
 mod common;
 
 use common::Running;
+use mae::data::moses::Dashes;
+use mae::data::{TextRecord, TextRules};
+use mae_serve::{Config, Preparation};
 use serde_json::{Value, json};
 
 fn translate(server: &Running, body: Value) -> Value {
     let answer = server.post("/translate", &body);
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()
+}
+
+#[test]
+fn languages_and_rules_of_a_text_are_those_of_the_folder() {
+    let rules = TextRules { tokenize: Some(Dashes::Keep), lowercase: true, ..TextRules::default() };
+    let start = |preparation: Preparation| {
+        let record = TextRecord::new("fr", "en", rules.clone());
+        Running::start(|config: &mut Config| {
+            record.save(&config.models[0].folder).unwrap();
+            config.preparation = preparation;
+        })
+    };
+    let read = |server: &Running, text: &str| {
+        let found = server.post("/v1/gates", &json!({"q": text})).json();
+        found["sentences"][0]["source_tokens"].clone()
+    };
+    let server = start(Preparation::Folder);
+    // The name of the folder, de-en, says less.
+    assert_eq!(server.get("/languages").json()[0]["code"], "fr");
+    assert_eq!(read(&server, "A b, c!"), json!(["a", "b", ",", "c", "!", "</s>"]));
+    let ask = |text: &str| json!({"q": text, "source": "fr", "target": "en"});
+    let plain = translate(&server, ask("A b c!"));
+    let tokenised = start(Preparation::Tokenised);
+    assert_eq!(read(&tokenised, "A b, c!"), json!(["A", "b,", "c!", "</s>"]));
+    assert_eq!(plain, translate(&tokenised, ask("a b c !")));
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn train(folder: &Path, config: &RunConfig, model: Translator, text: &ParallelDa
         learner: Learner::new(model, &config.train),
         train: text,
         valid: None,
-        text: TextSide::of_pairs(text, None),
+        text: TextSide::of_pairs(text, None, &Default::default()),
         folder: folder.to_owned(),
         record: None,
         tensorboard: None,

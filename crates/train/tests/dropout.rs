@@ -37,7 +37,7 @@ fn data(pairs: usize) -> ParallelDataset {
 /// Trains in `folder`; stops from outside after update `stop_after`. Also returns target tokens of each epoch.
 fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner, Outcome, Vec<u64>) {
     let (train, stop) = (data(60), AtomicBool::new(false));
-    let text = TextSide::of_pairs(&train, Some(&Segmentation::Joint(codes())));
+    let text = TextSide::of_pairs(&train, Some(&Segmentation::Joint(codes())), &Default::default());
     let types = train.src_vocab.len();
     let model = Translator::new(&config.model, [types, types], &Device::cpu(), config.train.seed).unwrap();
     let lock = FolderLock::take(folder).unwrap();

@@ -49,7 +49,7 @@ fn train_on(
         learner: common::learner(config),
         train: data,
         valid: Some(&valid),
-        text: TextSide::of_pairs(data, None),
+        text: TextSide::of_pairs(data, None, &Default::default()),
         folder: folder.to_owned(),
         record: None,
         tensorboard: None,

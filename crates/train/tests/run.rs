@@ -144,7 +144,7 @@ fn sets_in_memory_train_the_same_model() {
     let train = ParallelDataset::from_lines(&source, &target, from, to).unwrap();
     let session = Session {
         data: "a corpus in memory",
-        material: &Pairs { train, valid: None, codes: None },
+        material: &Pairs { train, valid: None, codes: None, record: Default::default() },
         device: &Device::cpu(),
         folder: &home.path().join("memory"),
         tensorboard: None,

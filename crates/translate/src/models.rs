@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mae_data::segmentation::Segmenter;
-use mae_data::{EOS, Segmentation, Vocab};
+use mae_data::{EOS, Segmentation, TextRecord, TextTools, Vocab};
 use mae_engine::Device;
 use mae_model::folder::{self, ModelFolder, Task};
 use mae_model::{ExpertMode, Translator};
+use rayon::prelude::*;
 
 use crate::error::{Error, Result, dictionary_difference};
 use crate::experts::check_modes;
@@ -20,6 +21,8 @@ pub struct Models {
     others: Vec<ModelFolder>,
     /// Of source and target; `None` where text comes in pieces.
     segmenters: Option<[Arc<Segmenter>; 2]>,
+    /// Rules for plain text; `None` where it is taken as it is.
+    tools: Option<TextTools>,
     paths: Vec<PathBuf>,
 }
 
@@ -56,14 +59,16 @@ impl Models {
                 }
             }
         }
-        let segmenters = first.codes.as_ref().map(Segmentation::segmenters);
-        Ok(Self { first, others: folders, segmenters, paths })
+        let mut models = Self::from_folder(first, "")?;
+        (models.others, models.paths) = (folders, paths);
+        Ok(models)
     }
 
     /// A model that is in memory; `name` stands for its folder in messages.
-    pub fn from_folder(first: ModelFolder, name: impl Into<PathBuf>) -> Self {
+    pub fn from_folder(first: ModelFolder, name: impl Into<PathBuf>) -> Result<Self> {
         let segmenters = first.codes.as_ref().map(Segmentation::segmenters);
-        Self { first, others: Vec::new(), segmenters, paths: vec![name.into()] }
+        let tools = first.text.tools()?;
+        Ok(Self { first, others: Vec::new(), segmenters, tools, paths: vec![name.into()] })
     }
 
     /// The models with their folders.
@@ -95,6 +100,16 @@ impl Models {
         self.first.codes.as_ref()
     }
 
+    /// Languages, and rules that plain text goes through first.
+    pub fn record(&self) -> &TextRecord {
+        &self.first.text
+    }
+
+    /// The rules for plain text, ready for use; `None` where it is taken as it is.
+    pub fn tools(&self) -> Option<&TextTools> {
+        self.tools.as_ref()
+    }
+
     /// Tokens of the longest sentence that all models can read, end mark counted.
     pub fn positions(&self) -> usize {
         self.named().map(|(_, model)| model.config().max_positions).min().unwrap_or(0)
@@ -105,11 +120,25 @@ impl Models {
         check_modes(mode, self.named().map(|(path, model)| (path.display().to_string(), model.config())))
     }
 
+    /// Takes plain lines through the rules of the model folder; others stay as they are.
+    pub fn tokens<S: AsRef<str> + Sync>(&self, side: Side, lines: &[S], form: TextForm) -> Vec<String> {
+        let apply = |line: &S| match (self.tools.as_ref().filter(|_| form == TextForm::Lines), side) {
+            (None, _) => line.as_ref().to_owned(),
+            (Some(tools), Side::Source) => tools.source(line.as_ref()),
+            (Some(tools), Side::Target) => tools.target(line.as_ref()),
+        };
+        lines.par_iter().with_min_len(64).map(apply).collect()
+    }
+
     /// Cuts lines into pieces as the model folder says; pieces stay as they are.
     pub fn segment<S: AsRef<str> + Sync>(&self, side: Side, lines: &[S], form: TextForm) -> Vec<String> {
+        let cut = |lines: &[S], segmenter: &Segmenter| match (&self.tools, form) {
+            (Some(_), TextForm::Lines) => segmenter.segment_lines(&self.tokens(side, lines, form)),
+            _ => segmenter.segment_lines(lines),
+        };
         match &self.segmenters {
-            Some(segmenters) if form == TextForm::Lines => segmenters[side as usize].segment_lines(lines),
-            _ => lines.iter().map(|line| line.as_ref().to_owned()).collect(),
+            Some(segmenters) if form != TextForm::Pieces => cut(lines, &segmenters[side as usize]),
+            _ => self.tokens(side, lines, form),
         }
     }
 
@@ -129,9 +158,14 @@ impl Models {
         ((0..fitted.sentences.len()).map(words).collect(), fitted)
     }
 
-    /// The text of a translation's token ids.
-    pub fn text(&self, ids: &[u32]) -> String {
-        text(&self.first.target, self.codes(), ids)
+    /// The text of a translation's token ids, in the form of its source: pieces are joined, and for plain lines tokens
+    /// too.
+    pub fn text(&self, ids: &[u32], form: TextForm) -> String {
+        let tokens = text(&self.first.target, self.codes(), ids);
+        match &self.tools {
+            Some(tools) if form == TextForm::Lines => tools.plain(&tokens),
+            _ => tokens,
+        }
     }
 }
 

@@ -6,9 +6,12 @@ use mae_data::{EOS, MemoryDataset, Segmentation, UNK, Vocab, segmentation};
 /// Form of a text that is to be translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextForm {
-    /// Plain lines, which the model's codes or tokeniser cut into pieces.
+    /// Plain lines: they go through the rules of the model folder, if it has any, and its codes or tokeniser cut them
+    /// into pieces. Translations are plain lines.
     #[default]
     Lines,
+    /// Lines that went through such rules already; they are cut into pieces. Translations are such lines.
+    Tokens,
     /// Pieces with blanks between, as the dictionary has them.
     Pieces,
 }

@@ -118,6 +118,7 @@ class Translator:
         experts: str = "mix",
         gates: bool = False,
         prefix: str | Iterable[str] | None = None,
+        tokenized: bool = False,
         pieces: bool = False,
     ) -> Translation: ...
     @overload
@@ -143,6 +144,7 @@ class Translator:
         experts: str = "mix",
         gates: bool = False,
         prefix: str | Iterable[str] | None = None,
+        tokenized: bool = False,
         pieces: bool = False,
     ) -> list[Translation]: ...
     def translate_iterable(
@@ -155,6 +157,7 @@ class Translator:
         lenpen: float = 1.0,
         experts: str = "mix",
         gates: bool = False,
+        tokenized: bool = False,
     ) -> Translations: ...
     def translate_batch(
         self,
@@ -177,13 +180,24 @@ class Translator:
         sampling_temperature: float = 1.0,
     ) -> list[TranslationResult]: ...
     @overload
-    def score(self, lines: str, translations: str, *, experts: str = "mix") -> _Floats: ...  # type: ignore[overload-overlap]
+    def score(  # type: ignore[overload-overlap]
+        self, lines: str, translations: str, *, experts: str = "mix", tokenized: bool = False
+    ) -> _Floats: ...
     @overload
     def score(
-        self, lines: Iterable[str], translations: Iterable[str], *, experts: str = "mix"
+        self,
+        lines: Iterable[str],
+        translations: Iterable[str],
+        *,
+        experts: str = "mix",
+        tokenized: bool = False,
     ) -> list[_Floats]: ...
     @property
     def device(self) -> str: ...
+    @property
+    def languages(self) -> tuple[str, str] | None: ...
+    @property
+    def text_rules(self) -> str: ...
     @property
     def system(self) -> str: ...
 

@@ -25,6 +25,7 @@ use super::eval_lm::BlockArgs;
 use crate::data_arg::DataArg;
 use crate::device::DeviceArgs;
 use crate::exit::ExitCode;
+use crate::model_arg::model_folder;
 use crate::outputs::{check_place, unless_nobody_reads};
 use crate::page::{self, page};
 use importance::Importance;
@@ -61,7 +62,8 @@ The page is a single file that works offline. docs/analysis.md explains the numb
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Model folder.
+    /// Model folder, or the folder of a run.
+    #[arg(value_parser = model_folder())]
     model: PathBuf,
     #[command(flatten)]
     data: DataArg,

@@ -16,6 +16,7 @@ use super::eval_lm::load;
 use super::generate::input::all_lines;
 use crate::device::InferenceArgs;
 use crate::exit::ExitCode;
+use crate::model_arg::model_folder;
 use crate::outputs::unless_nobody_reads;
 
 const EXAMPLES: &str = "\
@@ -38,7 +39,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Model folder.
+    /// Model folder, or the folder of a run.
+    #[arg(value_parser = model_folder())]
     model: PathBuf,
     /// Text to continue; can be repeated, and can be empty.
     #[arg(long, value_name = "TEXT", conflicts_with = "source", required_unless_present = "source")]

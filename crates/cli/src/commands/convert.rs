@@ -20,6 +20,7 @@ use super::validate::open_split;
 use crate::data_arg::data_bin;
 use crate::device::DeviceArgs;
 use crate::exit::ExitCode;
+use crate::model_arg::model_folder;
 use crate::outputs::check_model_place;
 
 const EXAMPLES: &str = "\
@@ -45,7 +46,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Model folder.
+    /// Model folder, or the folder of a run.
+    #[arg(value_parser = model_folder())]
     model: PathBuf,
     /// Folder to write.
     #[arg(long, visible_alias = "output", value_name = "DIR")]

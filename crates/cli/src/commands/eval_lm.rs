@@ -18,6 +18,7 @@ use super::generate::input::all_lines;
 use crate::data_arg::DataArg;
 use crate::device::InferenceArgs;
 use crate::exit::ExitCode;
+use crate::model_arg::model_folder;
 use crate::outputs::check_place;
 use crate::progress;
 
@@ -48,7 +49,8 @@ one JSON object per line of the text, with its tokens and their natural-log prob
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Model folder.
+    /// Model folder, or the folder of a run.
+    #[arg(value_parser = model_folder())]
     model: PathBuf,
     #[command(flatten)]
     data: DataArg,

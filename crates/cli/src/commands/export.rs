@@ -9,6 +9,7 @@ use mae_exchange::export::{self, Folder, HeadWeights};
 
 use crate::device::DeviceArgs;
 use crate::exit::ExitCode;
+use crate::model_arg::model_folder;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,7 +66,8 @@ enum Format {
 
 #[derive(clap::Args)]
 struct Model {
-    /// Folder of a translation model.
+    /// Folder of a translation model, or the folder of a run.
+    #[arg(value_parser = model_folder())]
     model: PathBuf,
     /// Folder to write; it must not exist or be empty.
     #[arg(long, value_name = "DIR")]
@@ -82,17 +84,18 @@ struct Model {
 
 #[derive(clap::Args)]
 struct Languages {
-    /// Source language.
-    #[arg(short, long, value_name = "SRC", default_value = "src")]
-    source_lang: String,
-    /// Target language.
-    #[arg(short, long, value_name = "TGT", default_value = "tgt")]
-    target_lang: String,
+    /// Source language [default: from the model folder; else `src`].
+    #[arg(short, long, value_name = "SRC")]
+    source_lang: Option<String>,
+    /// Target language [default: from the model folder; else `tgt`].
+    #[arg(short, long, value_name = "TGT")]
+    target_lang: Option<String>,
 }
 
 impl Languages {
-    fn names(&self) -> [&str; 2] {
-        [&self.source_lang, &self.target_lang]
+    fn names<'a>(&'a self, folder: &'a Folder) -> [&'a str; 2] {
+        let [source, target] = folder.languages().unwrap_or(["src", "tgt"]);
+        [self.source_lang.as_deref().unwrap_or(source), self.target_lang.as_deref().unwrap_or(target)]
     }
 }
 
@@ -111,7 +114,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         Format::Hf { model, languages } => {
             let (folder, heads) = model.open()?;
-            let kind = export::hf::export(&folder, &heads, languages.names(), &model.out)?;
+            let kind = export::hf::export(&folder, &heads, languages.names(&folder), &model.out)?;
             let name = match kind {
                 export::hf::Kind::Fsmt => "FSMTForConditionalGeneration",
                 export::hf::Kind::Marian => "MarianMTModel",
@@ -120,7 +123,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         Format::Fairseq { model, languages } => {
             let (folder, heads) = model.open()?;
-            export::fairseq::export(&folder, &heads, languages.names(), &model.out)?;
+            export::fairseq::export(&folder, &heads, languages.names(&folder), &model.out)?;
             (&model.out, "fairseq")
         }
     };

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::bail;
-use mae_translate::{Models, Pipeline, TextForm};
+use mae_translate::{Models, Pipeline};
 
-use args::{ModelArgs, OutputArgs, SearchArgs};
+use args::{ModelArgs, OutputArgs, SearchArgs, TextArgs};
 use input::{Input, TextOptions};
-use notes::Notes;
+use notes::{Notes, tell_rules};
 use output::{Printer, Style};
 use translate::{report_speed, score, translate};
 
@@ -59,7 +59,7 @@ Without --plain or --jsonl the output has fairseq's format, a block per sentence
   S-0  source as the model read it (unknown words are <unk>)
   T-0  reference, if there is one
   H-0  score and translation; the score is log2-probability / length^lenpen
-  D-0  score and detokenised translation: the same text, as no detokeniser is applied
+  D-0  score and detokenised translation: the same text if the model folder has no rules of Moses
   P-0  log2-probability of each token, including the end of the sentence
 Scores in H, D and P lines have base 2, as in fairseq 0.10 and later (v0.9 printed natural
 logarithms); in JSON they are natural logarithms. Warnings, speed and BLEU (fairseq's, on the words
@@ -67,9 +67,10 @@ of the output as they are) go to standard error; for sacreBLEU, pass the output 
 
 /// Translate text or a test set with a trained model (fairseq-generate).
 ///
-/// Reads a preprocessed folder (DATA) or plain text (--source). Text is segmented with the BPE codes of the model
-/// folder, if it has any, and the output is joined again. No line is dropped: a line longer than the model's positions
-/// is cut, and an empty line gives an empty translation. Cut lines and unknown words are counted on standard error.
+/// Reads a preprocessed folder (DATA) or plain text (--source). Text goes through the rules of the training text
+/// (tokeniser, lower case), if the model folder has them, and is segmented with its BPE codes; the output is joined and
+/// detokenised again. No line is dropped: a line longer than the model's positions is cut, and an empty line gives an
+/// empty translation. Cut lines and unknown words are counted on standard error.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -97,9 +98,8 @@ pub struct Args {
     /// Reference translation of --source, line by line: for T- lines, BLEU, --prefix-size and --score-reference
     #[arg(long, value_name = "FILE", conflicts_with = "gen_subset")]
     target: Option<PathBuf>,
-    /// Do not apply the model's BPE codes: the text is segmented already
-    #[arg(long)]
-    no_bpe: bool,
+    #[command(flatten)]
+    text: TextArgs,
     /// Force the first N tokens of each reference at the start of its translation
     #[arg(long, value_name = "N", conflicts_with = "prefix_file")]
     prefix_size: Option<usize>,
@@ -142,7 +142,7 @@ fn generate(args: &Args) -> anyhow::Result<()> {
     let mut notes = Notes::new(models.positions());
     let input = args.read(&models, &mut notes)?;
     notes.report();
-    let mut printer = Printer::open(args.output.output.as_deref(), style, args.output.remove_bpe)?;
+    let mut printer = Printer::open(args.output.output.as_deref(), style, args.text_options())?;
     let mut pipeline = Pipeline::new(&models.all(), limits);
     let bar = |what| progress::bar(input.len() as u64, what);
     if args.score_reference {
@@ -161,9 +161,16 @@ fn generate(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Args {
+    fn text_options(&self) -> TextOptions {
+        TextOptions { form: self.text.form(), remove_bpe: self.output.remove_bpe }
+    }
+
     fn read<'m>(&self, models: &'m Models, notes: &mut Notes) -> anyhow::Result<Input<'m>> {
-        let form = if self.no_bpe { TextForm::Pieces } else { TextForm::Lines };
-        let text = TextOptions { form, remove_bpe: self.output.remove_bpe };
+        let text = self.text_options();
+        let form = text.form;
+        if self.source.is_some() || self.prefix_file.is_some() {
+            tell_rules(models, form);
+        }
         if self.source == Some("-".into()) && self.source == self.prefix_file {
             bail!("--source and --prefix-file cannot both be standard input; put one of them in a file");
         }

@@ -7,11 +7,11 @@ use std::time::Instant;
 use anyhow::ensure;
 use indicatif::ProgressBar;
 use mae_data::LineReader;
-use mae_translate::{Pipeline, TextForm};
+use mae_translate::Pipeline;
 
-use super::generate::args::{ModelArgs, OutputArgs, SearchArgs};
+use super::generate::args::{ModelArgs, OutputArgs, SearchArgs, TextArgs};
 use super::generate::input::{Input, Lines, TextOptions, open};
-use super::generate::notes::Notes;
+use super::generate::notes::{Notes, tell_rules};
 use super::generate::output::Printer;
 use super::generate::translate::{report_speed, translate};
 use crate::exit::ExitCode;
@@ -25,9 +25,9 @@ Examples:
   Answer each line as soon as it is read, for a program at the other end of two pipes:
     mae interactive runs/de-en/checkpoint_best --plain
 
-  Translate in a pipeline, in batches of up to 64 lines:
-    mae tokenize -l de < news.de | mae interactive MODEL --plain \\
-        --buffer-size 64 > news.tok.en
+  Translate in a pipeline, in batches of up to 64 lines of tokens:
+    mae tokenize -l de < news.de | mae interactive MODEL --tokenized \\
+        --plain --buffer-size 64 > news.tok.en
 
   Force the first words of a translation, given after a tab:
     printf 'Das ist gut .\\tThat is\\n' | mae interactive MODEL \\
@@ -37,8 +37,8 @@ The output is that of `mae generate`, which also explains the search options.";
 
 /// Translate lines of standard input as they arrive (fairseq-interactive).
 ///
-/// Reads lines, translates them and prints the translations at once, in order. Lines are segmented with the model's BPE
-/// codes, if it has any. No line is dropped; cut lines and unknown words are counted on standard error at the end.
+/// Reads lines, translates them and prints the translations at once, in order. Lines go through the rules of the training
+/// text (tokeniser, lower case), if the model folder has them, and are segmented with its BPE codes. No line is dropped; cut lines and unknown words are counted on standard error at the end.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -53,9 +53,8 @@ pub struct Args {
     /// Input file (plain, .gz or .zst), in place of standard input
     #[arg(long, value_name = "FILE", default_value = "-")]
     input: PathBuf,
-    /// Do not apply the model's BPE codes: the text is segmented already
-    #[arg(long)]
-    no_bpe: bool,
+    #[command(flatten)]
+    text: TextArgs,
     /// Take the text after a tab in a line as the start of its translation; lines without a tab are translated freely
     #[arg(long)]
     prefix_after_tab: bool,
@@ -78,10 +77,11 @@ fn interactive(args: &Args) -> anyhow::Result<()> {
     let style = args.output.style(&args.search, &models)?;
     let options = args.output.group(search, args.models.mode(&models)?);
     let mut pipeline = Pipeline::new(&models.all(), limits);
-    let mut printer = Printer::open(args.output.output.as_deref(), style, args.output.remove_bpe)?;
-    let form = if args.no_bpe { TextForm::Pieces } else { TextForm::Lines };
+    let form = args.text.form();
     let text = TextOptions { form, remove_bpe: args.output.remove_bpe };
+    let mut printer = Printer::open(args.output.output.as_deref(), style, text)?;
     let mut notes = Notes::new(models.positions());
+    tell_rules(&models, form);
     let mut reader = open(&args.input)?;
     if args.input == Path::new("-") && std::io::stdin().is_terminal() {
         eprintln!("mae: type one sentence per line; Ctrl-D ends");

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use mae_model::quantise::{Quantised, quantise};
 
 use crate::exit::ExitCode;
+use crate::model_arg::model_folder;
 use crate::outputs::check_model_place;
 
 const EXAMPLES: &str = "\
@@ -21,7 +22,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Model folder.
+    /// Model folder, or the folder of a run.
+    #[arg(value_parser = model_folder())]
     model: PathBuf,
     /// Folder to write.
     #[arg(long, value_name = "DIR")]

@@ -13,11 +13,12 @@ use mae_serve::{
 
 use crate::device::InferenceArgs;
 use crate::exit::ExitCode;
+use crate::model_arg::model_in;
 
 const EXAMPLES: &str = "\
 Examples:
   Serve a model to this machine, at http://127.0.0.1:5000:
-    mae serve de-en=runs/mae7/checkpoint_best
+    mae serve runs/mae7/checkpoint_best
 
   Ask it:
     curl http://127.0.0.1:5000/translate -d q='Guten Morgen' -d source=de \\
@@ -40,7 +41,7 @@ The interfaces, limits and operation are described in docs/serving.md.";
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// Model folders, each FOLDER or NAME=FOLDER. A name such as de-en tells a translation model's languages; without
-    /// one, the name of the folder or of its run does
+    /// one, the folder does, or its name or that of its run
     #[arg(required = true, value_name = "MODEL")]
     models: Vec<ModelSource>,
     /// Address to listen on; others than this machine can reach 0.0.0.0
@@ -73,10 +74,13 @@ pub struct Args {
     /// See --max-len-a
     #[arg(long, default_value_t = SearchOptions::default().max_len_b, value_name = "B")]
     max_len_b: usize,
-    /// Normalise and tokenise text with the rules of Moses before a model reads it, and detokenise translations (German
-    /// and English)
-    #[arg(long)]
+    /// Normalise and tokenise text with the rules of Moses before a model reads it, and detokenise translations, in place
+    /// of the rules of the model folders; for folders that have none
+    #[arg(long, conflicts_with = "tokenized")]
     moses: bool,
+    /// Do not apply the rules of the model folders (tokeniser, lower case): texts are tokenised already
+    #[arg(long)]
+    tokenized: bool,
     /// Leave case and final punctuation as the model writes them; LibreTranslate copies those of the source
     #[arg(long)]
     no_formatting: bool,
@@ -176,6 +180,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         ..SearchOptions::default()
     };
     search.check()?;
+    let in_run = |source: ModelSource| ModelSource { folder: model_in(&source.folder), ..source };
+    let models = args.models.into_iter().map(in_run).collect();
     let proxy = if args.behind_proxy { Proxy::Trusted } else { Proxy::None };
     let config = Config {
         address: SocketAddr::new(args.host, args.port),
@@ -186,10 +192,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         },
         limits: args.limits.limits()?,
         access: Access { keys: args.api_keys, per_minute: args.req_limit, proxy },
-        preparation: if args.moses { Preparation::Moses } else { Preparation::Folder },
+        preparation: match (args.moses, args.tokenized) {
+            (true, _) => Preparation::Moses,
+            (false, true) => Preparation::Tokenised,
+            (false, false) => Preparation::Folder,
+        },
         formatting: if args.no_formatting { Formatting::Model } else { Formatting::LikeSource },
         log_texts: if args.log_texts { LogTexts::Written } else { LogTexts::Omitted },
-        ..Config::new(args.models)
+        ..Config::new(models)
     };
     let log: Box<dyn Write + Send> = match &args.log {
         None => Box::new(std::io::stderr()),
@@ -202,6 +212,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let server = Server::new(config, &device, log)?.listen()?;
     if server.is_open_to_all() {
         warn("everybody who reaches this address can use the models: no API keys are asked for (--api-keys)");
+    }
+    for (name, rules) in server.rules() {
+        eprintln!(
+            "mae: {name}: texts go through the rules of its folder ({rules}); --tokenized leaves this out"
+        );
     }
     println!("http://{}", server.address());
     server.run()?;

@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::data_arg::DataArg;
 use crate::device::InferenceArgs;
 use crate::exit::ExitCode;
+use crate::model_arg::model_folder;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +35,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Model folder.
+    /// Model folder, or the folder of a run.
+    #[arg(value_parser = model_folder())]
     model: PathBuf,
     #[command(flatten)]
     data: DataArg,

@@ -87,6 +87,9 @@ pub fn add(line: &mut Line) -> Result<(), String> {
             if line.command == "interactive" && !line.has("--bpe") {
                 line.add_first(&["--no-bpe"]);
             }
+            if !line.has("--tokenizer") {
+                line.add_first(&["--tokenized"]);
+            }
         }
         "score" => {
             if !line.has("--sys") {

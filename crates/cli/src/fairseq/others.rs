@@ -3,7 +3,7 @@
 use super::rule::Row;
 use super::rule::Rule::{By, Only, Same, Unneeded, Unsupported};
 use super::values::{
-    codes, path, remove_bpe, results, score_sacrebleu, tokenizer, unless_negative, whole_words,
+    codes, moses, path, remove_bpe, results, score_sacrebleu, tokenizer, unless_negative, whole_words,
 };
 
 /// fairseq-preprocess.
@@ -39,6 +39,11 @@ pub const SEARCH: &[Row] = &[
     (
         "--post-process",
         By(remove_bpe, "--remove-bpe, whatever the kind of pieces: the model folder knows it"),
+    ),
+    ("--tokenizer", By(moses, "moses: the rules of the model folder; without the flag, --tokenized")),
+    (
+        "--moses-no-dash-splits --moses-no-escape",
+        Unneeded("the model folder has the rules of its training text"),
     ),
     ("--results-path", By(results, "--output DIR/generate-SPLIT.txt")),
     ("--model-overrides", Only("{}", "{}: the model folder has its own keys")),

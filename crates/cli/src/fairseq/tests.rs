@@ -105,10 +105,13 @@ fn models_stand_before_the_data() {
     let (line, _) = ours("mae generate bin --path run/checkpoint_best.pt --remove-bpe --quiet");
     assert_eq!(line, "mae generate run/checkpoint_best bin --quiet --remove-bpe");
     let (line, _) = ours("fairseq-generate bin --path a.pt:b.pt --beam 4");
-    assert_eq!(line, "mae generate a:b --remove-bpe=false bin --beam 4");
+    assert_eq!(line, "mae generate a:b --tokenized --remove-bpe=false bin --beam 4");
     let (line, _) = ours("mae fairseq-eval-lm bin --path a --batch-size 2 --context-window 400");
     assert_eq!(line, "mae eval-lm a bin --context-window 400");
     let (line, _) = ours("mae fairseq-interactive bin --path a --bpe subword_nmt --remove-bpe=subword_nmt");
+    assert_eq!(line, "mae interactive a --tokenized bin --remove-bpe");
+    let (line, _) =
+        ours("mae fairseq-interactive bin --path a --bpe subword_nmt --tokenizer moses --remove-bpe");
     assert_eq!(line, "mae interactive a bin --remove-bpe");
     let (line, _) =
         ours("mae scripts/average_checkpoints.py --inputs run --num-epoch-checkpoints 3 --output avg.pt");
@@ -154,7 +157,7 @@ fn what_is_not_there_is_answered() {
         ("fairseq-train bin --arch fconv --lr-scheduler inverse_sqrt", "transformer_iwslt_de_en"),
         ("mae generate bin --path a --sacrebleu", "mae score"),
         ("mae generate bin --path a --lm-path b", "a:b:c"),
-        ("mae interactive bin --path a --tokenizer moses", "mae tokenize"),
+        ("mae interactive bin --path a --tokenizer nltk", "mae tokenize"),
         ("mae train bin --decoder-embed-dim 256", "--encoder-embed-dim 256"),
         ("mae train bin --max-tokens-valid", "needs a value"),
     ] {

@@ -118,6 +118,17 @@ pub fn codes(flag: &str, value: &str, _: &mut Line) -> Answer {
     }
 }
 
+/// `--tokenizer` of generate and interactive.
+pub fn moses(_: &str, value: &str, _: &mut Line) -> Answer {
+    match value {
+        "moses" => Answer::nothing(),
+        "space" => Answer::Words(vec!["--tokenized".into()]),
+        _ => {
+            refused("the model folder has the rules of its training text (text.json); others: `mae tokenize`")
+        }
+    }
+}
+
 /// `--tokenizer` of preprocess: ours has a file.
 pub fn tokenizer(flag: &str, value: &str, _: &mut Line) -> Answer {
     match value {

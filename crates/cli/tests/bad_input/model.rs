@@ -104,6 +104,23 @@ fn model_folders_that_do_not_fit_together_are_refused() {
             &["dict.tgt.txt"],
         ),
         (
+            "rules for a text that are cut off",
+            |s| s.write("run/checkpoint_last/text.json", "{\"format\": 1, \"source_lang\": \"de\""),
+            GENERATE,
+            &["text.json", "mend the file"],
+        ),
+        (
+            "rules for a language that has none",
+            |s| {
+                s.write(
+                    "run/checkpoint_last/text.json",
+                    r#"{"format": 1, "source_lang": "de", "target_lang": "xx", "rules": {"tokenize": "moses"}}"#,
+                );
+            },
+            GENERATE,
+            &["text.json", "xx"],
+        ),
+        (
             "data of another dictionary",
             |s| {
                 remove(s, "bin/preprocess.json");

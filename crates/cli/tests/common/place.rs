@@ -53,7 +53,9 @@ impl Place {
         let (source, target) = (vocab(&["a", "b", "c", "d", "a@@", "b@@"]), vocab(words));
         let types = [source.len(), target.len()];
         let model = Translator::new(&config, types, &Device::cpu(), seed).unwrap();
-        ModelFolder { model, source, target, codes: codes.map(Into::into) }.save(&self.path(name)).unwrap();
+        ModelFolder { model, source, target, codes: codes.map(Into::into), text: Default::default() }
+            .save(&self.path(name))
+            .unwrap();
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -1,5 +1,7 @@
 //! Words and punctuation apart: `MosesTokenizer.tokenize` of sacremoses, rule by rule and in its order.
 
+use serde::{Deserialize, Serialize};
+
 use super::chars::{Script, between, is_alpha, is_cjk, is_lower, is_number, is_space};
 use super::prefixes::{Period, Prefixes};
 use super::protect::Protected;
@@ -7,17 +9,20 @@ use super::{Escapes, Lang};
 use crate::error::Result;
 
 /// Treatment of a dash between letters or digits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Dashes {
     /// `well-known` stays one token.
     #[default]
+    #[serde(rename = "moses")]
     Keep,
     /// `well-known` becomes `well @-@ known` (Moses' `-a`).
+    #[serde(rename = "moses-split-dashes")]
     Split,
 }
 
 /// Treatment of Chinese, Japanese and Korean characters that stand together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CjkWords {
     /// As in sacremoses: they are one token if they are letters of the language.
     #[default]

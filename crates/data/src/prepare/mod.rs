@@ -5,7 +5,6 @@
 //! | [`recipes`] | the files and choices of IWSLT14, IWSLT17, WMT14 and WMT16 |
 //! | `archive` | files in archives and folders |
 //! | [`markup`] | text out of `train.tags`, XML and SGM files |
-//! | [`rules`] | normalise, tokenise, lower-case |
 //! | `stages` | texts through the rules into splits; splits into pieces |
 //! | `merges` | codes from the training split |
 //! | [`report`] | counts, to print and to store |
@@ -20,14 +19,13 @@ pub mod markup;
 mod merges;
 pub mod recipes;
 pub mod report;
-pub mod rules;
 mod stages;
 
 use std::path::{Path, PathBuf};
 
+pub use crate::text_rules::TextRules;
 pub use markup::{Markup, Text};
 pub use report::PrepareReport;
-pub use rules::TextRules;
 
 use crate::bpe::{Dropout, LearnOptions};
 use crate::error::Result;
@@ -38,6 +36,7 @@ use crate::moses::CleanOptions;
 use crate::options::OptionFault;
 use crate::pairs::side_name;
 use crate::preprocess::{self, BpeSource, Destination, PreprocessOptions};
+use crate::text_record::TextRecord;
 use stages::Stages;
 
 /// The binarised folder inside the output folder.
@@ -209,7 +208,9 @@ pub fn prepare(
         bpe,
         ..PreprocessOptions::new(&options.source_lang, &options.target_lang, options.out.join(DATA_BIN))
     };
-    let destination = Destination { place: out.join(DATA_BIN), earlier, removed_splits };
+    // Plain text that is translated goes the way of the test set.
+    let text = TextRecord::new(&options.source_lang, &options.target_lang, options.eval_rules.clone());
+    let destination = Destination { place: out.join(DATA_BIN), earlier, removed_splits, text };
     let (binarised, removed) =
         preprocess::binarise(&binarise, destination, &mut |step| progress(Progress::Preprocess(step)))?;
     report.binarised = binarised;

@@ -6,7 +6,6 @@ use rayon::prelude::*;
 
 use super::markup::Pairs;
 use super::report::PrepareReport;
-use super::rules::LineRules;
 use super::{CleanWhen, Corpus, HoldOut, PrepareOptions, Progress, Text, TextRules};
 use crate::error::{Error, Result};
 use crate::files::TextFile;
@@ -14,6 +13,7 @@ use crate::lines::{BadUtf8, ParallelLines};
 use crate::moses::{CleanPair, Cleaner, Tallies};
 use crate::options::OptionFault;
 use crate::segmentation::Segmentation;
+use crate::text_rules::LineRules;
 
 /// Pairs worked on at a time.
 const CHUNK: usize = 1 << 13;

@@ -2,8 +2,8 @@
 //!
 //! Writes `dict.{lang}.txt`, `{split}.{src}-{tgt}.{lang}.{bin,idx}` (of one text alone `dict.txt` and
 //! `{split}.{bin,idx}`) and, with BPE, its codes (or the `tokenizer.json` or the
-//! SentencePiece model); and `preprocess.json`, which says what belongs together. Everything appears at once, when all
-//! splits are complete, and a failed run leaves the folder as it was; texts are streamed.
+//! SentencePiece model); `text.json`, the languages; and `preprocess.json`, which says what belongs together. Everything
+//! appears at once, when all splits are complete, and a failed run leaves the folder as it was; texts are streamed.
 //!
 //! The vocabulary counts all training lines, also those that a policy then leaves out: so `dict.txt` is what fairseq
 //! writes for the same text.
@@ -34,6 +34,7 @@ use crate::folder_record::{FolderRecord, SplitRecord};
 use crate::pairs::{dict_name, side_name};
 use crate::segmentation::{self, Segmentation, Segmenter};
 use crate::text::DICT;
+use crate::text_record::TextRecord;
 
 /// Pairs read, encoded on all threads and written at a time.
 const CHUNK: usize = 1 << 14;
@@ -75,6 +76,11 @@ pub fn preprocess(
         place: set.place().to_owned(),
         earlier: FolderRecord::read(destdir)?,
         removed_splits: Vec::new(),
+        text: match &options.trainpref {
+            // Its splits join those that are there.
+            None => TextRecord::load(destdir)?,
+            Some(_) => TextRecord::default(),
+        },
     };
     let (report, removed) = binarise(options, destination, &mut progress)?;
     removed.into_iter().for_each(|name| set.remove(name));
@@ -90,6 +96,8 @@ pub(crate) struct Destination {
     pub(crate) earlier: Option<FolderRecord>,
     /// Splits that go from the folder of the options.
     pub(crate) removed_splits: Vec<String>,
+    /// Rules that the texts went through before; without languages: none are known.
+    pub(crate) text: TextRecord,
 }
 
 /// Binarises texts to a place. Returns also the files that must go from the folder of the options.
@@ -99,7 +107,7 @@ pub(crate) fn binarise(
     mut progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(PreprocessReport, Vec<&'static str>)> {
     options.check()?;
-    let Destination { place, earlier, removed_splits } = destination;
+    let Destination { place, earlier, removed_splits, text } = destination;
     create_folder(&place)?;
     options.check_destination()?;
     sweep(&options.destdir, |name| options.writes(name))?;
@@ -144,6 +152,7 @@ pub(crate) fn binarise(
 
     writers.into_iter().try_for_each(DatasetWriter::finish)?;
     dicts.iter().try_for_each(|(name, vocab)| vocab.save(place.join(name)))?;
+    TextRecord::new(languages[0], languages[1], text.rules).save(&place)?;
     let removed = save_segmentation(segmentation.as_ref(), &place)?;
     let sides = report.splits.iter().flat_map(|split| {
         let side =

@@ -10,6 +10,7 @@ use crate::options::OptionFault;
 use crate::pairs::pairs_in;
 use crate::segmentation::{self, Segmentation};
 use crate::text::TextDataset;
+use crate::text_record::TEXT;
 
 /// Source of the merges that cut text into pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,7 +132,7 @@ impl PreprocessOptions {
             name == format!("dict.{lang}.txt")
                 || ["bin", "idx"].iter().any(|end| name.ends_with(&format!(".{src}-{tgt}.{lang}.{end}")))
         };
-        side(src) || side(tgt) || segmentation::FILES.contains(&name)
+        side(src) || side(tgt) || name == TEXT || segmentation::FILES.contains(&name)
     }
 
     /// Refuses options that cannot be carried out.

@@ -85,6 +85,7 @@ pub fn export(folder: &Folder, heads: &HeadWeights, to: &Path) -> Result<()> {
             files::write(aside.join("target_vocabulary.json"), &symbols(&folder.target))?;
         }
         mae_data::Segmentation::save(folder.codes.as_ref(), aside)?;
+        folder.text.save(aside)?;
         Ok::<(), Error>(())
     })
 }

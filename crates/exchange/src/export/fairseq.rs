@@ -91,6 +91,7 @@ pub fn export(folder: &Folder, heads: &HeadWeights, [source, target]: [&str; 2],
         folder.source.save(aside.join(format!("dict.{source}.txt")))?;
         folder.target.save(aside.join(format!("dict.{target}.txt")))?;
         mae_data::Segmentation::save(folder.codes.as_ref(), aside)?;
+        folder.text.save(aside)?;
         Ok::<(), Error>(())
     })
 }

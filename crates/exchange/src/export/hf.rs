@@ -217,8 +217,7 @@ fn fsmt_tokeniser(folder: &Folder, languages: [&str; 2], aside: &Path, text: Tex
     };
     let merges: String = codes.merges.iter().map(|(left, right)| format!("{left} {right}\n")).collect();
     files::write(aside.join("merges.txt"), merges.as_bytes())?;
-    let settings =
-        json!({"langs": languages, "do_lower_case": false, "model_max_length": folder.config.max_positions});
+    let settings = json!({"langs": languages, "do_lower_case": folder.text.rules.lowercase, "model_max_length": folder.config.max_positions});
     Ok(files::write(aside.join("tokenizer_config.json"), &text(&settings))?)
 }
 

@@ -8,7 +8,7 @@ pub mod onnx;
 
 use std::path::Path;
 
-use mae_data::{Segmentation, Vocab};
+use mae_data::{Segmentation, TextRecord, Vocab};
 use mae_model::config::{ModelConfig, Sharing};
 use mae_model::folder::{self, CONFIG, SOURCE_DICT, TARGET_DICT, WEIGHTS};
 
@@ -27,6 +27,7 @@ pub struct Folder {
     source: Vocab,
     target: Vocab,
     codes: Option<Segmentation>,
+    text: TextRecord,
     weights: MappedFile,
 }
 
@@ -43,6 +44,7 @@ impl Folder {
             source: Vocab::load(path.join(SOURCE_DICT))?,
             target: Vocab::load(path.join(TARGET_DICT))?,
             codes: Segmentation::load(path)?,
+            text: TextRecord::load(path)?,
             weights: MappedFile::open(&path.join(WEIGHTS))?,
             path: path.to_owned(),
         })
@@ -51,6 +53,11 @@ impl Folder {
     /// Sizes and choices of the model.
     pub fn config(&self) -> &ModelConfig {
         &self.config
+    }
+
+    /// Names of source and target language, if the folder tells them.
+    pub fn languages(&self) -> Option<[&str; 2]> {
+        self.text.languages.as_ref().map(|[source, target]| [source.as_str(), target.as_str()])
     }
 
     fn tensors(&self) -> Result<Tensors<'_>> {

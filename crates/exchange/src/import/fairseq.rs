@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mae_data::bpe::Codes;
-use mae_data::{Segmentation, SentencePiece, Vocab};
+use mae_data::{Segmentation, SentencePiece, TextRecord, Vocab};
 use mae_model::config::{Activation, Mixture, ModelConfig, NormOrder, Positions, Sharing};
 use mae_model::lm::LmConfig;
 
@@ -183,7 +183,13 @@ impl<'a> Import<'a> {
             notes
                 .push("no BPE codes were found beside the dictionaries: text must come in pieces".to_owned());
         }
-        let model = NewModel::new(self.path, parts, (dictionaries, codes), find)?;
+        let mut text = TextRecord::default();
+        if let (2, Some(source), Some(target)) =
+            (dictionaries.len(), self.args.text("source_lang"), self.args.text("target_lang"))
+        {
+            text = TextRecord::new(source, target, TextRecord::load(self.folder)?.rules);
+        }
+        let model = NewModel::new(self.path, parts, (dictionaries, codes), find)?.of_text(text);
         let left = self.found.unused();
         match left.is_empty() {
             true => model.write(to, notes),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use mae_data::bpe::{Codes, Version};
-use mae_data::{Segmentation, SentencePiece};
+use mae_data::moses::Dashes;
+use mae_data::{Segmentation, SentencePiece, TextRecord, TextRules};
 use mae_model::config::{Activation, DecoderStart, Mixture, ModelConfig, NormOrder, Positions, Sharing};
 use safetensors::tensor::SafeTensors;
 use serde_json::Value;
@@ -356,8 +357,30 @@ impl<'a> Import<'a> {
         if !left.is_empty() {
             return Err(Error::unsupported(self.from, unknown(left)));
         }
-        let notes = self.notes();
-        model.write(to, notes)
+        let (text, notes) = (self.text(), self.notes());
+        model.of_text(text).write(to, notes)
+    }
+
+    /// Languages, and the rules of FSMT's tokeniser.
+    fn text(&self) -> TextRecord {
+        let settings = read_json(&self.from.join("tokenizer_config.json")).unwrap_or_default();
+        let pair = |json: &Value| -> Option<[String; 2]> {
+            let [source, target] = match self.kind {
+                Kind::Fsmt => [&json["langs"][0], &json["langs"][1]],
+                Kind::Marian => [&json["source_lang"], &json["target_lang"]],
+                Kind::M2m100 => return None,
+            };
+            Some([source.as_str()?.to_owned(), target.as_str()?.to_owned()])
+        };
+        let languages = pair(&settings).or_else(|| pair(&self.json));
+        let lowercase = settings["do_lower_case"].as_bool().unwrap_or(false);
+        let rules =
+            TextRules { normalize: true, tokenize: Some(Dashes::Split), lowercase, ..Default::default() };
+        let record = TextRecord { languages, rules };
+        match self.kind {
+            Kind::Fsmt if record.tools().is_ok() => record,
+            _ => TextRecord { rules: TextRules::default(), ..record },
+        }
     }
 
     fn notes(&self) -> Vec<String> {
@@ -367,7 +390,10 @@ impl<'a> Import<'a> {
         }
         match self.kind {
             Kind::Marian => {}
-            Kind::Fsmt => notes.push("text must be tokenised by Moses' rules".into()),
+            Kind::Fsmt if self.text().rules == TextRules::default() => {
+                notes.push("text must be tokenised by Moses' rules, which its languages do not have here".into());
+            }
+            Kind::Fsmt => {}
             Kind::M2m100 => notes.push(
                 "a line begins with the language of its text, and its translation with that of the target (`__en__`): \
                  both must be given"

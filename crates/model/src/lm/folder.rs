@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mae_data::{Segmentation, Vocab};
+use mae_data::{Segmentation, TextRecord, Vocab};
 use mae_engine::Device;
 
 use super::{LanguageModel, LmConfig};
@@ -39,6 +39,7 @@ impl LmFolder {
 
     /// Writes all files into `folder`, which is made if need be.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        Snapshot::of(&self.model)?.save(folder, &[(DICT, &self.dictionary)], self.codes.as_ref())
+        let dict: [(&str, &Vocab); 1] = [(DICT, &self.dictionary)];
+        Snapshot::of(&self.model)?.save(folder, &dict, self.codes.as_ref(), &TextRecord::default())
     }
 }

@@ -178,7 +178,7 @@ pub(super) async fn gates(
 }
 
 fn sentence(model: &TranslationModel, source: &str, found: &Translation) -> SentenceAnswer {
-    let pieces = model.translator.models().segment(Side::Source, &[model.prepare(source)], TextForm::Lines);
+    let pieces = model.translator.models().segment(Side::Source, &[model.prepare(source)], TextForm::Tokens);
     let read = found.source.tokens - found.source.cut;
     let pieces = pieces.iter().flat_map(|line| line.split_whitespace());
     let best = found.best();

@@ -33,7 +33,7 @@ pub fn save_translator(folder: &Path, system: System, seed: u64) {
     let (source, target) = (vocab(&["a", "b", "c", "d", "."]), vocab(&["x", "y", "z", "u", "v"]));
     let types = [source.len(), target.len()];
     let model = mae::model::Translator::new(&config, types, Device::cpu().engine(), seed).unwrap();
-    ModelFolder { model, source, target, codes: None }.save(folder).unwrap();
+    ModelFolder { model, source, target, codes: None, text: Default::default() }.save(folder).unwrap();
 }
 
 /// Writes a language model over a few words.
@@ -114,7 +114,7 @@ impl Running {
 
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         stream
     }
 

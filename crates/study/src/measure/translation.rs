@@ -44,7 +44,7 @@ pub(crate) fn measure_translation(
     device: &Device,
     observer: &mut dyn Observer,
 ) -> Result<TranslationScores> {
-    let ModelFolder { mut model, codes, source, target } = ModelFolder::load(path, device)?;
+    let ModelFolder { mut model, codes, source, target, .. } = ModelFolder::load(path, device)?;
     let data = sets.pairs(&test.split)?;
     let faults = [
         mismatch("source dictionaries", &source, &data.src_vocab),

@@ -20,7 +20,7 @@ use mae_data::bpe::{Bpe, LearnOptions, WordCounts, learn};
 use mae_data::files::{self, FolderLock};
 use mae_data::grammar::{self, two_tasks};
 use mae_data::vocab::VocabOptions;
-use mae_data::{ParallelDataset, Vocab};
+use mae_data::{ParallelDataset, TextRecord, TextRules, Vocab};
 use mae_engine::Device;
 use mae_engine::collective::Team;
 use mae_eval::bleu::{BleuConfig, BleuStats, Tokenizer, exact_match};
@@ -195,7 +195,9 @@ impl Quickstart {
         let vocab = Arc::new(Vocab::from_counts(pieces.iter(), VocabOptions::default()));
         let train = ParallelDataset::from_lines(&encoded[0], &encoded[1], vocab.clone(), vocab.clone())?;
         let test = ParallelDataset::from_lines(&encoded[2], &encoded[3], vocab.clone(), vocab)?;
-        let pairs = Pairs { train, valid: None, codes: Some(codes.into()) };
+        let [source, target] = self.topic.languages();
+        let record = TextRecord::new(source, target, TextRules::default());
+        let pairs = Pairs { train, valid: None, codes: Some(codes.into()), record };
         Ok(Prepared { pairs, test, held_out, _lock: lock })
     }
 

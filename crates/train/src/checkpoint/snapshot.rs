@@ -66,7 +66,7 @@ impl Snapshot {
         files::replace_folder(&path, |aside| -> Result<()> {
             let dictionaries: Vec<(&str, &Vocab)> =
                 text.dictionaries.iter().map(|(name, dictionary)| (*name, &**dictionary)).collect();
-            self.model.save(aside, &dictionaries, text.codes.as_ref())?;
+            self.model.save(aside, &dictionaries, text.codes.as_ref(), &text.record)?;
             let Some(Resume { moments, state }) = self.resume.as_deref() else { return Ok(()) };
             let values =
                 moments.iter().map(|(_, copy)| copy.values()).collect::<mae_engine::Result<Vec<_>>>()?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mae_data::{ParallelDataset, Segmentation, TextDataset, Vocab};
+use mae_data::{ParallelDataset, Segmentation, TextDataset, TextRecord, Vocab};
 use serde::{Deserialize, Serialize};
 
 use crate::artifacts::{DICT, SOURCE_DICT, TARGET_DICT};
@@ -80,19 +80,22 @@ pub struct TextSide {
     pub dictionaries: Vec<(&'static str, Arc<Vocab>)>,
     /// Codes or tokeniser that cut text into pieces.
     pub codes: Option<Segmentation>,
+    /// Languages, and rules that plain text goes through first.
+    pub record: TextRecord,
 }
 
 impl TextSide {
     /// Of a translation model.
-    pub fn of_pairs(data: &ParallelDataset, codes: Option<&Segmentation>) -> Self {
+    pub fn of_pairs(data: &ParallelDataset, codes: Option<&Segmentation>, record: &TextRecord) -> Self {
         let (source, target) = (data.src_vocab.clone(), data.tgt_vocab.clone());
         let dictionaries = vec![(SOURCE_DICT, source), (TARGET_DICT, target)];
-        Self { dictionaries, codes: codes.cloned() }
+        Self { dictionaries, codes: codes.cloned(), record: record.clone() }
     }
 
     /// Of a language model.
     pub fn of_text(data: &TextDataset, codes: Option<&Segmentation>) -> Self {
-        Self { dictionaries: vec![(DICT, data.vocab.clone())], codes: codes.cloned() }
+        let dictionaries = vec![(DICT, data.vocab.clone())];
+        Self { dictionaries, codes: codes.cloned(), record: TextRecord::default() }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use mae_data::pairs::{detect_languages, side_path};
 use mae_data::{
     BlockOptions, Blocks, Corpus, IndexedDataset, ParallelDataset, Redraw, Segmentation, TextDataset,
+    TextRecord,
 };
 use mae_engine::Device;
 use mae_model::{LanguageModel, LmConfig, Model, ModelConfig, Translator, folder};
@@ -133,6 +134,8 @@ pub struct Pairs {
     pub valid: Option<ParallelDataset>,
     /// Codes that cut words into pieces.
     pub codes: Option<Segmentation>,
+    /// Languages, and rules that the text went through first.
+    pub record: TextRecord,
 }
 
 impl Material for Pairs {
@@ -148,7 +151,10 @@ impl Material for Pairs {
         if config.bpe_dropout > 0.0 {
             Redraw::new(codes.as_ref(), config.bpe_dropout, config.seed, usize::MAX)?;
         }
-        Ok(Self { train, valid, codes })
+        // Folders of others do not tell their languages, but the names of their files do.
+        let languages = Some([source, target]);
+        let record = TextRecord { languages, rules: TextRecord::load(folder)?.rules };
+        Ok(Self { train, valid, codes, record })
     }
 
     fn model(&self, config: &ModelConfig, device: &Device, seed: u64) -> Result<Translator> {
@@ -162,7 +168,7 @@ impl Material for Pairs {
     }
 
     fn text(&self) -> TextSide {
-        TextSide::of_pairs(&self.train, self.codes.as_ref())
+        TextSide::of_pairs(&self.train, self.codes.as_ref(), &self.record)
     }
 
     fn validator(

@@ -44,7 +44,7 @@ pub fn config(system: &str, extra: &[&str]) -> RunConfig {
 
 /// Its dictionaries.
 pub fn text() -> TextSide {
-    TextSide::of_pairs(&data(1, 0), None)
+    TextSide::of_pairs(&data(1, 0), None, &Default::default())
 }
 
 /// A model before its first update.

@@ -6,16 +6,18 @@ use anyhow::{anyhow, bail, ensure};
 use mae_model::ExpertMode;
 use mae_translate::{
     BatchLimits, Choice, Error, ExpertChoice, ExpertFault, GateReport, GroupOptions, Models, Sampling,
-    SearchOptions,
+    SearchOptions, TextForm,
 };
 
 use super::output::Style;
 use crate::device::InferenceArgs;
+use crate::model_arg::model_in;
 
 /// The models, and how they are run.
 #[derive(clap::Args)]
 pub struct ModelArgs {
-    /// Model folder with model.safetensors, config.toml and dictionaries, as `mae train` writes it. Several folders
+    /// Model folder with model.safetensors, config.toml and dictionaries, as `mae train` writes it, or the folder of a run,
+    /// whose best model is used. Several folders
     /// separated by colons (a:b:c) form an ensemble, which averages their probabilities; they need the same
     /// dictionaries
     pub model: String,
@@ -40,6 +42,7 @@ impl ModelArgs {
             self.model.split(':').filter(|name| !name.is_empty()).collect()
         };
         ensure!(!paths.is_empty(), "no model is named in `{}`", self.model);
+        let paths: Vec<PathBuf> = paths.into_iter().map(|path| model_in(Path::new(path))).collect();
         let device = self.device.device()?;
         Models::load(&paths, &device).map_err(|error| match error {
             Error::LanguageModel { path } => anyhow!(
@@ -73,6 +76,29 @@ pub fn no_such_experts(model: &str, fault: ExpertFault) -> anyhow::Error {
         ),
         ExpertFault::NoSuchExpert { number, .. } => anyhow!("--expert {number}: the model {model} {fault}"),
         other => anyhow!("the model {model} {other}"),
+    }
+}
+
+/// Form of text.
+#[derive(clap::Args)]
+pub struct TextArgs {
+    /// Do not apply the rules of the model folder's text.json (tokeniser, lower case): the text is tokenised already, and
+    /// translations stay tokenised
+    #[arg(long)]
+    tokenized: bool,
+    /// Do not apply the model's BPE codes either: the text is segmented already
+    #[arg(long)]
+    no_bpe: bool,
+}
+
+impl TextArgs {
+    /// The form of the text.
+    pub fn form(&self) -> TextForm {
+        match (self.no_bpe, self.tokenized) {
+            (true, _) => TextForm::Pieces,
+            (false, true) => TextForm::Tokens,
+            (false, false) => TextForm::Lines,
+        }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Input<'m> {
     pub prefixes: Option<Vec<Vec<u32>>>,
     /// Number of the first sentence.
     pub first: usize,
+    /// Form of the text, and of its translations.
+    pub form: TextForm,
 }
 
 /// Options of turning text into tokens and back.
@@ -74,7 +76,8 @@ impl<'m> Input<'m> {
             if text.remove_bpe { segmentation::join(models.codes(), &line) } else { line }
         };
         let targets = Some((all(&data.tgt), (0..data.len()).map(reference).collect()));
-        Ok(Self::new(subset.to_owned(), 0, all(&data.src), targets, models, notes))
+        let input = Self::new(subset.to_owned(), 0, all(&data.src), targets, models, notes);
+        Ok(Self { form: TextForm::Tokens, ..input })
     }
 
     /// Reads lines of text; `-` is standard input.
@@ -104,9 +107,12 @@ impl<'m> Input<'m> {
     ) -> Self {
         let sources = models.encode(Side::Source, &lines.sources, text.form);
         let targets = lines.targets.map(|lines| {
-            let pieces = models.segment(Side::Target, &lines, text.form);
+            // References are compared with translations in tokens.
+            let lines = models.tokens(Side::Target, &lines, text.form);
+            let form = if text.form == TextForm::Pieces { text.form } else { TextForm::Tokens };
+            let pieces = models.segment(Side::Target, &lines, form);
             let encoded = Fitted::encode(models.dictionary(Side::Target), &pieces, models.positions());
-            let segmented = text.form == TextForm::Lines && models.codes().is_some();
+            let segmented = form == TextForm::Tokens && models.codes().is_some();
             let references = match (text.remove_bpe, segmented) {
                 (false, _) => pieces,
                 (true, true) => lines,
@@ -114,7 +120,7 @@ impl<'m> Input<'m> {
             };
             (encoded, references)
         });
-        Self::new(name, first, sources, targets, models, notes)
+        Self { form: text.form, ..Self::new(name, first, sources, targets, models, notes) }
     }
 
     fn new(
@@ -135,7 +141,7 @@ impl<'m> Input<'m> {
             src_vocab: models.dictionary(Side::Source).clone(),
             tgt_vocab: models.dictionary(Side::Target).clone(),
         };
-        Self { models, name, data, references, prefixes: None, first }
+        Self { models, name, data, references, prefixes: None, first, form: TextForm::default() }
     }
 
     /// Lets translations begin with the first `size` tokens of their references. As in fairseq, the end mark

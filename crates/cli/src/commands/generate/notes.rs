@@ -2,7 +2,8 @@
 
 use mae_data::LineReader;
 use mae_data::lines::Tally;
-use mae_translate::TokenCounts;
+use mae_data::text_record::TEXT;
+use mae_translate::{Models, TextForm, TokenCounts};
 
 /// Counts of all sides of an input.
 pub struct Notes {
@@ -14,6 +15,18 @@ pub struct Notes {
     pub target: SideNotes,
     /// Forced prefixes.
     pub prefix: SideNotes,
+}
+
+/// Prints what plain text goes through, if anything.
+pub fn tell_rules(models: &Models, form: TextForm) {
+    let (rules, languages) = (&models.record().rules, &models.record().languages);
+    if let (TextForm::Lines, Some(_), Some([source, target])) = (form, models.tools(), languages) {
+        let back = if rules.tokenize.is_some() { ", and translations are detokenised" } else { "" };
+        eprintln!(
+            "mae: text is taken as plain {source} and goes through the rules of the model's {TEXT}: {rules}{back} ({target}); \
+             --tokenized leaves this out"
+        );
+    }
 }
 
 /// Counts of one side.

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Context;
 use mae_data::{Vocab, segmentation};
-use mae_translate::{GateRows, Gates, Hypothesis, Translated};
+use mae_translate::{GateRows, Gates, Hypothesis, TextForm, Translated};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::input::Input;
+use super::input::{Input, TextOptions};
 use crate::outputs::check_place;
 use crate::stream::Output;
 
@@ -28,6 +28,8 @@ pub enum Style {
 pub struct Printer {
     sink: Sink,
     style: Style,
+    /// Form of text that the user gives; D lines are plain text unless it is tokenised.
+    form: TextForm,
     remove_bpe: bool,
 }
 
@@ -79,13 +81,27 @@ struct ScoreLine<'a> {
 
 impl Printer {
     /// Writes to `path`, or to standard output.
-    pub fn open(path: Option<&Path>, style: Style, remove_bpe: bool) -> anyhow::Result<Self> {
-        Ok(Self { sink: Sink::open(path)?, style, remove_bpe })
+    pub fn open(path: Option<&Path>, style: Style, text: TextOptions) -> anyhow::Result<Self> {
+        Ok(Self { sink: Sink::open(path)?, style, form: text.form, remove_bpe: text.remove_bpe })
     }
 
-    /// Target ids as text.
+    /// Target ids as text of tokens.
     pub fn text(&self, input: &Input<'_>, ids: &[u32]) -> String {
         self.string(input, &input.data.tgt_vocab, ids)
+    }
+
+    /// Target ids in the form of the input.
+    fn finished(&self, input: &Input<'_>, ids: &[u32]) -> String {
+        self.in_form(input, ids, input.form)
+    }
+
+    /// Target ids as text; plain text where the model folder says how.
+    fn in_form(&self, input: &Input<'_>, ids: &[u32], form: TextForm) -> String {
+        let tokens = self.text(input, ids);
+        match (form, input.models.tools()) {
+            (TextForm::Lines, Some(tools)) if self.remove_bpe => tools.plain(&tokens),
+            _ => tokens,
+        }
     }
 
     fn string(&self, input: &Input<'_>, vocab: &Vocab, ids: &[u32]) -> String {
@@ -98,7 +114,7 @@ impl Printer {
         let target = input.references.as_ref().map(|lines| lines[i].as_str());
         match self.style {
             Style::Plain => {
-                let text = self.text(input, &found.hypotheses[0].tokens);
+                let text = self.finished(input, &found.hypotheses[0].tokens);
                 self.sink.line(format_args!("{text}"))
             }
             Style::Nothing => Ok(()),
@@ -108,7 +124,7 @@ impl Printer {
                 let gates = found.gates.as_ref();
                 let each = found.hypotheses.iter().enumerate().map(|(rank, hypothesis)| HypothesisLine {
                     tokens: tokens(input, &hypothesis.tokens),
-                    text: self.text(input, &hypothesis.tokens),
+                    text: self.finished(input, &hypothesis.tokens),
                     score: hypothesis.score,
                     logprobs: &hypothesis.positional,
                     gates: gates.map(|gates| ByAttention(&gates.hypotheses[rank])),
@@ -156,7 +172,8 @@ impl Printer {
         for hypothesis in found {
             let (text, score) = (self.text(input, &hypothesis.tokens), base2(hypothesis.score));
             self.sink.line(format_args!("H-{id}\t{score}\t{text}"))?;
-            self.sink.line(format_args!("D-{id}\t{score}\t{text}"))?;
+            let plain = self.in_form(input, &hypothesis.tokens, self.form);
+            self.sink.line(format_args!("D-{id}\t{score}\t{plain}"))?;
             let each = hypothesis.positional.iter().map(|&p| format!("{:.4}", base2(p)));
             self.sink.line(format_args!("P-{id}\t{}", each.collect::<Vec<_>>().join(" ")))?;
         }

@@ -71,6 +71,7 @@ pub fn export(folder: &Folder, heads: &HeadWeights, to: &Path) -> Result<()> {
         folder.source.save(aside.join(SOURCE_DICT))?;
         folder.target.save(aside.join(TARGET_DICT))?;
         Segmentation::save(folder.codes.as_ref(), aside)?;
+        folder.text.save(aside)?;
         Ok::<(), Error>(())
     })
 }

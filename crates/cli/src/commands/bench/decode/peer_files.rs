@@ -32,7 +32,8 @@ impl PeerFiles {
         };
         let text: String = sources.iter().map(words).collect();
         std::fs::write(files.path("source"), text)?;
-        ModelFolder { model, source, target, codes: None }.save(&files.path("model"))?;
+        ModelFolder { model, source, target, codes: None, text: Default::default() }
+            .save(&files.path("model"))?;
         let folder = Folder::open(&files.path("model"))?;
         export::ct2::export(&folder, &export::HeadWeights::Ones, &files.path("ct2"))?;
         Ok(files)

@@ -1,12 +1,17 @@
 //! Rules for a line before it is cut into pieces.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use crate::error::Result;
 use crate::moses::{
     CjkWords, Dashes, Lang, NonPrinting, NormalizeOptions, Normalizer, TokenizeOptions, Tokenizer,
 };
 
 /// Choices for one kind of text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct TextRules {
     /// Curly apostrophes become straight.
     pub straighten: bool,
@@ -25,9 +30,34 @@ pub struct TextRules {
     pub lowercase: bool,
 }
 
+/// The rules as a list: `punctuation normalised, tokenised (Moses), lower case`; `none` without any.
+impl fmt::Display for TextRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tokenised = match (self.tokenize, self.cjk_words) {
+            (None, _) => None,
+            (Some(Dashes::Keep), CjkWords::Whole) => Some("tokenised (Moses)"),
+            (Some(Dashes::Split), CjkWords::Whole) => Some("tokenised (Moses, dashes split)"),
+            (Some(Dashes::Keep), CjkWords::Characters) => Some("tokenised (Moses, by character)"),
+            (Some(Dashes::Split), CjkWords::Characters) => {
+                Some("tokenised (Moses, dashes split, by character)")
+            }
+        };
+        let rules = [
+            self.straighten.then_some("apostrophes straightened"),
+            self.normalize.then_some("punctuation normalised"),
+            self.comma_below.then_some("Romanian commas"),
+            tokenised,
+            self.split_last_period.then_some("last period split off"),
+            self.lowercase.then_some("lower case"),
+        ];
+        let rules: Vec<&str> = rules.into_iter().flatten().collect();
+        f.write_str(&if rules.is_empty() { "none".to_owned() } else { rules.join(", ") })
+    }
+}
+
 impl TextRules {
     /// Prepares the rules for a language; fails where Moses' tools are asked for and have no rules for it.
-    pub(super) fn of(&self, lang: &str) -> Result<LineRules> {
+    pub(crate) fn of(&self, lang: &str) -> Result<LineRules> {
         let moses = || lang.parse::<Lang>();
         let normalizer = match self.normalize {
             true => {
@@ -52,7 +82,8 @@ impl TextRules {
 }
 
 /// The rules for a language, ready for use.
-pub(super) struct LineRules {
+#[derive(Clone, Debug)]
+pub(crate) struct LineRules {
     straighten: bool,
     comma_below: bool,
     normalizer: Option<Normalizer>,
@@ -62,7 +93,7 @@ pub(super) struct LineRules {
 }
 
 impl LineRules {
-    pub(super) fn apply(&self, line: &str) -> Result<String> {
+    pub(crate) fn apply(&self, line: &str) -> Result<String> {
         let mut text = if self.straighten { line.replace('’', "'") } else { line.to_owned() };
         if let Some(normalizer) = &self.normalizer {
             text = normalizer.normalize(&text);
