@@ -28,6 +28,8 @@ pub struct Shared<J, V> {
     bounds: Bounds,
     metrics: Arc<WorkMetrics>,
     numbers: AtomicU64,
+    /// Number of calls that a thread without work must hear of.
+    calls: AtomicU64,
 }
 
 struct State<J, V> {
@@ -79,6 +81,10 @@ pub enum Cause {
     Wait(Duration),
 }
 
+/// Time that a thread stays awake after its last job. Waking it takes about a tenth of a millisecond; a client that waits
+/// for its answer has the next request there sooner.
+const LINGER: Duration = Duration::from_micros(300);
+
 /// Least time after which a refused request is tried again, and the time if there is no estimate.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
@@ -100,6 +106,7 @@ impl<J: Send + 'static, V: Send + 'static> Worker<J, V> {
             bounds,
             metrics,
             numbers: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
         });
         let own = shared.clone();
         let label = format!("model {name}");
@@ -127,8 +134,7 @@ impl<J: Send + 'static, V: Send + 'static> Worker<J, V> {
         let entry = |(index, job)| Waiting { job, origin: origin(index) };
         state.queue.push(client, request, jobs.into_iter().enumerate().map(entry));
         self.shared.metrics.waiting.store(state.queue.waiting() as u64, Ordering::Relaxed);
-        drop(state);
-        self.shared.wake.notify_one();
+        self.shared.call(state);
         Ok(Answers { shared: self.shared.clone(), request, events })
     }
 }
@@ -153,8 +159,9 @@ impl<J, V> State<J, V> {
 
 impl<J, V> Drop for Worker<J, V> {
     fn drop(&mut self) {
-        self.shared.lock().closing = true;
-        self.shared.wake.notify_one();
+        let mut state = self.shared.lock();
+        state.closing = true;
+        self.shared.call(state);
         if let Some(thread) = self.thread.take() {
             // A thread that has panicked has nothing more to say.
             thread.join().ok();
@@ -191,12 +198,27 @@ impl<J, V> Drop for Answers<J, V> {
         state.dropped.push(self.request);
         self.shared.metrics.waiting.store(state.queue.waiting() as u64, Ordering::Relaxed);
         self.shared.metrics.dropped.fetch_add(waited as u64, Ordering::Relaxed);
-        drop(state);
-        self.shared.wake.notify_one();
+        self.shared.call(state);
     }
 }
 
 impl<J, V> Shared<J, V> {
+    /// Tells the thread that the state has changed.
+    fn call(&self, state: MutexGuard<'_, State<J, V>>) {
+        self.calls.fetch_add(1, Ordering::Release);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Stays awake for a moment, until there is another call than those that were heard; others may have the processor
+    /// meanwhile.
+    fn linger(&self, heard: u64) {
+        let begun = Instant::now();
+        while self.calls.load(Ordering::Acquire) == heard && begun.elapsed() < LINGER {
+            std::thread::yield_now();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<J, V>> {
         // Nothing under the lock is left half done by a panic: the queue's methods do not panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -209,7 +231,7 @@ impl<J, V> Shared<J, V> {
     {
         let mut engine = make();
         let (mut running, mut next) = (HashMap::new(), 0);
-        while let Some(pressure) = self.admit(&mut engine, &mut running, &mut next) {
+        while let Some((pressure, heard)) = self.admit(&mut engine, &mut running, &mut next) {
             let (begun, before) = (Instant::now(), running.len());
             match catch_unwind(AssertUnwindSafe(|| engine.step())) {
                 Ok(events) => {
@@ -226,16 +248,19 @@ impl<J, V> Shared<J, V> {
             }
             self.metrics.steps.fetch_add(1, Ordering::Relaxed);
             self.lock().pace.step(begun.elapsed(), before - running.len(), pressure);
+            if running.is_empty() {
+                self.linger(heard);
+            }
         }
     }
 
-    /// Waits for work and lets jobs in; returns `None` when it is time to end.
+    /// Waits for work and lets jobs in; returns also the calls that were heard, or `None` when it is time to end.
     fn admit<E: Engine<Job = J, Event = V>>(
         &self,
         engine: &mut E,
         running: &mut HashMap<Ticket, Running<V>>,
         next: &mut Ticket,
-    ) -> Option<Pressure> {
+    ) -> Option<(Pressure, u64)> {
         let mut state = self.lock();
         if running.is_empty() {
             self.report(Load::default());
@@ -246,6 +271,7 @@ impl<J, V> Shared<J, V> {
         if state.closing {
             return None;
         }
+        let heard = self.calls.load(Ordering::Acquire);
         let dropped: HashSet<RequestId> = state.dropped.drain(..).collect();
         if !dropped.is_empty() {
             running.retain(|&ticket, job| {
@@ -269,7 +295,8 @@ impl<J, V> Shared<J, V> {
         }
         self.metrics.waiting.store(state.queue.waiting() as u64, Ordering::Relaxed);
         self.report(engine.load());
-        Some(if state.queue.waiting() > 0 { Pressure::Full } else { Pressure::Spare })
+        let pressure = if state.queue.waiting() > 0 { Pressure::Full } else { Pressure::Spare };
+        Some((pressure, heard))
     }
 
     fn report(&self, load: Load) {
@@ -278,14 +305,22 @@ impl<J, V> Shared<J, V> {
     }
 
     fn hand_over(&self, ticket: Ticket, event: V, stage: Stage, running: &mut HashMap<Ticket, Running<V>>) {
-        let Some(job) = running.get(&ticket) else { return };
         // Nobody waits if the receiver is gone; `admit` hears of it too.
-        job.origin.reply.send((job.origin.index, event)).ok();
-        if stage == Stage::Finished
-            && let Some(job) = running.remove(&ticket)
-        {
-            self.metrics.search_seconds.observe(job.since.elapsed().as_secs_f64());
-            self.metrics.finished.fetch_add(1, Ordering::Relaxed);
+        match stage {
+            Stage::Running => {
+                if let Some(Running { origin, .. }) = running.get(&ticket) {
+                    origin.reply.send((origin.index, event)).ok();
+                }
+            }
+            Stage::Finished => {
+                let Some(Running { origin: Origin { reply, index, .. }, since }) = running.remove(&ticket)
+                else {
+                    return;
+                };
+                self.metrics.search_seconds.observe(since.elapsed().as_secs_f64());
+                self.metrics.finished.fetch_add(1, Ordering::Relaxed);
+                reply.send((index, event)).ok();
+            }
         }
     }
 }
