@@ -4,7 +4,7 @@
     python3 tools/check_ranks.py exact --mae target/release/mae --launcher mpiexec
     python3 tools/check_ranks.py faults --mae target/release/mae --launcher mpiexec --kills 20
 
-`exact` trains BASE, MAE-7 with G steps, NoBCD and an adaptive language model for 20 updates with 2, 3 and 4 ranks,
+`exact` trains BASE, MAE-7 with G steps, NoBCD, MoH, L0 and an adaptive language model for 20 updates with 2, 3 and 4 ranks,
 and compares model and moments byte for byte with one process and --update-freq 2, 3, 4. `faults` kills one rank at a
 random moment, again and again: the others must end within 10 s and name it, and the run that resumes must end with
 the bytes of an undisturbed one. The launcher is mpiexec, or `tcp`, which starts the processes as torchrun does.
@@ -32,6 +32,9 @@ SYSTEMS = {
     "BASE": ["bin", "--recipe=iwslt14-base", *SMALL],
     "MAE-7": ["bin", "--recipe=iwslt14-mae7", *SMALL, "--gate-every-updates=3"],
     "NoBCD": ["bin", "--recipe=iwslt14-nobcd", *SMALL],
+    "MoH": ["bin", "--recipe=iwslt14-moh", *SMALL, "--set=model.mixture.shared_heads=1",
+            "--set=model.mixture.active_heads=3"],
+    "L0": ["bin", "--recipe=iwslt14-l0", *SMALL, "--set=train.gate_loss_start=5", "--set=train.gate_loss_ramp=5"],
     "LM, adaptive": ["lm", "--recipe=wiki103-mae7", *SMALL_LM, "--gate-every-updates=3", "--warmup-updates=5",
                      "--lr-period-updates=100"],
 }
@@ -92,7 +95,7 @@ def exact(arguments, home):
         for ranks in (2, 3, 4):
             out = f"{system.replace(', ', '-')}-{ranks}"
             failed, text = finish(start("tcp", 1, command(arguments.mae, system, out + "-alone", ranks, 20), home))
-            words = command(arguments.mae, system, out, 1, 20)
+            words = command(arguments.mae, system, out, 1, 20, arguments.also.split())
             also_failed, more = finish(start(arguments.launcher, ranks, words, home))
             equal = not failed and not also_failed and same(home, out, out + "-alone")
             faults += not equal
@@ -169,6 +172,7 @@ def main():
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--ranks", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--also", default="", help="flags of the ranks alone, of exact: --also=--zero=1")
     arguments = parser.parse_args()
     arguments.mae = os.path.abspath(arguments.mae)
     with tempfile.TemporaryDirectory() as home:

@@ -356,6 +356,16 @@ impl Buffer {
         }
     }
 
+    /// Keeps a part of the values, on the CPU, and gives the rest of the memory back.
+    pub(crate) fn keep(&mut self, range: std::ops::Range<usize>) {
+        if let Self::Host(host) = self {
+            let mut kept = host.pool.take(size_class(range.len()));
+            kept.clear();
+            kept.extend_from_slice(&host.data[range]);
+            host.pool.give(std::mem::replace(&mut host.data, kept));
+        }
+    }
+
     /// Overwrites all values. Large buffers go in pieces, so that little page-locked memory is needed for them.
     pub(crate) fn write_in_pieces(&mut self, values: &[f32]) {
         const PIECE: usize = 1 << 18;

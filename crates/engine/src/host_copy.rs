@@ -25,6 +25,11 @@ impl HostCopy {
         }))
     }
 
+    /// Values that are on the host.
+    pub fn here(values: Vec<f32>) -> Self {
+        Self(Inner::Here(values))
+    }
+
     /// The values; waits until they have come.
     pub fn values(&self) -> Result<&[f32]> {
         match &self.0 {

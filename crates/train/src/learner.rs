@@ -229,8 +229,17 @@ impl<M: Model> Learner<M> {
         &self.team
     }
 
-    /// Gives parameters and the memory of the optimisers of rank 0 to all.
+    /// Gives parameters and the memory of the optimisers of rank 0 to all; of that memory each rank then keeps its slice if
+    /// `zero` says so.
     pub fn share(&mut self) -> Result<()> {
+        self.give_to_all()?;
+        if self.config.zero > 0 {
+            self.optimizer.shard(self.model.params(), &self.team);
+        }
+        Ok(())
+    }
+
+    fn give_to_all(&mut self) -> Result<()> {
         self.team.share_params(self.model.params_mut())?;
         let mut shared = HashMap::new();
         for (name, copy) in self.memory()? {
@@ -260,10 +269,15 @@ impl<M: Model> Learner<M> {
         self.model.params().count(self.config.trained())
     }
 
+    /// Returns true if ranks share the memory of the optimiser: then all of them must call [`Self::memory`].
+    pub fn is_sharded(&self) -> bool {
+        self.optimizer.is_sharded()
+    }
+
     /// Returns the memory of the optimisers by name, without waiting for the device. They remember nothing of a frozen
     /// group.
     pub fn memory(&self) -> Result<Vec<(String, HostCopy)>> {
-        let mut memory = self.optimizer.memory()?;
+        let mut memory = self.optimizer.memory(self.model.params())?;
         memory.extend(self.gate_optimizer.memory()?);
         Ok(memory)
     }
@@ -332,7 +346,7 @@ impl<M: Model> Learner<M> {
         };
         let (rate, number) = (self.rate(), self.counters.updates + 1);
         let Self { model, gradients, optimizer, numbers, .. } = self;
-        optimizer.step(model.params_mut(), gradients, rate as f32, number, numbers);
+        optimizer.step(model.params_mut(), gradients, rate as f32, number, numbers)?;
         Ok((main, rate))
     }
 

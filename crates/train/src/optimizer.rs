@@ -1,5 +1,6 @@
 //! The optimiser of everything but gates that have one of their own, with its memory.
 
+use mae_engine::collective::Team;
 use mae_engine::optim::{Adam, Moments, Nag, StepNumbers, Velocity};
 use mae_engine::{Gradients, GroupId, HostCopy, Params};
 use mae_model::groups;
@@ -8,8 +9,14 @@ use mae_model::system::GateOptimizer;
 use crate::config::{OptimizerKind, TrainConfig};
 use crate::{Error, Result};
 
-/// An optimiser with what it remembers of each group that is trained.
-pub enum Optimizer {
+/// An optimiser with what it remembers of each group that is trained: all, or the slice of this rank.
+pub struct Optimizer {
+    kind: Kind,
+    /// Ranks that share the memory.
+    shards: Option<Team>,
+}
+
+enum Kind {
     /// Adam.
     Adam(Adam, Vec<Moments>),
     /// Nesterov's accelerated gradient.
@@ -25,16 +32,43 @@ impl Optimizer {
         };
         let trained = stepped.iter().copied().filter(|&group| config.free.groups().contains(group));
         let weight_decay = config.weight_decay;
-        match config.optimizer {
+        let kind = match config.optimizer {
             OptimizerKind::Adam => {
                 let [beta1, beta2] = config.adam_betas;
                 let adam = Adam { beta1, beta2, epsilon: config.adam_eps, weight_decay };
-                Self::Adam(adam, trained.map(|group| Moments::new(params, group)).collect())
+                Kind::Adam(adam, trained.map(|group| Moments::new(params, group)).collect())
             }
             OptimizerKind::Nag => {
                 let nag = Nag { momentum: config.momentum, weight_decay };
-                Self::Nag(nag, trained.map(|group| Velocity::new(params, group)).collect())
+                Kind::Nag(nag, trained.map(|group| Velocity::new(params, group)).collect())
             }
+        };
+        Self { kind, shards: None }
+    }
+
+    /// Leaves each rank the memory of its slice of the parameters, which it alone steps from now on: a third of the memory of
+    /// training with Adam is divided by the number of ranks. For CPUs.
+    pub fn shard(&mut self, params: &Params, team: &Team) {
+        if team.place().is_alone() {
+            return;
+        }
+        let slice = |group: GroupId| team.slice(params.group_len(group));
+        match &mut self.kind {
+            Kind::Adam(_, moments) => moments.iter_mut().for_each(|m| m.keep(slice(m.group()))),
+            Kind::Nag(_, velocities) => velocities.iter_mut().for_each(|v| v.keep(slice(v.group()))),
+        }
+        self.shards = Some(team.clone());
+    }
+
+    /// Returns true if ranks share the memory: then [`Self::memory`] is a call of all.
+    pub fn is_sharded(&self) -> bool {
+        self.shards.is_some()
+    }
+
+    fn groups(&self) -> Vec<GroupId> {
+        match &self.kind {
+            Kind::Adam(_, moments) => moments.iter().map(Moments::group).collect(),
+            Kind::Nag(_, velocities) => velocities.iter().map(Velocity::group).collect(),
         }
     }
 
@@ -46,29 +80,39 @@ impl Optimizer {
         rate: f32,
         number: u64,
         numbers: &StepNumbers,
-    ) {
-        match self {
-            Self::Adam(adam, moments) => {
+    ) -> Result<()> {
+        match &mut self.kind {
+            Kind::Adam(adam, moments) => {
                 moments.iter_mut().for_each(|m| adam.step(params, gradients, m, rate, number, numbers));
             }
-            Self::Nag(nag, velocities) => {
+            Kind::Nag(nag, velocities) => {
                 velocities.iter_mut().for_each(|v| nag.step(params, gradients, v, rate, numbers));
             }
         }
+        if let Some(team) = &self.shards {
+            self.groups().into_iter().try_for_each(|group| team.collect_group(params, group))?;
+        }
+        Ok(())
     }
 
-    /// Returns its memory by name, without waiting for the device.
-    pub fn memory(&self) -> Result<Vec<(String, HostCopy)>> {
+    /// Returns its memory by name, without waiting for the device. Ranks that share it all call this.
+    pub fn memory(&self, params: &Params) -> Result<Vec<(String, HostCopy)>> {
         let mut memory = Vec::new();
-        match self {
-            Self::Adam(_, moments) => {
+        let whole = |group: GroupId, copy: HostCopy| -> Result<HostCopy> {
+            let Some(team) = &self.shards else { return Ok(copy) };
+            Ok(HostCopy::here(team.join(copy.values()?, params.group_len(group))?))
+        };
+        match &self.kind {
+            Kind::Adam(_, moments) => {
                 for m in moments {
-                    memory.extend(PARTS.map(|part| name(m.group(), part)).into_iter().zip(m.copies()?));
+                    for (part, copy) in PARTS.into_iter().zip(m.copies()?) {
+                        memory.push((name(m.group(), part), whole(m.group(), copy)?));
+                    }
                 }
             }
-            Self::Nag(_, velocities) => {
+            Kind::Nag(_, velocities) => {
                 for v in velocities {
-                    memory.push((name(v.group(), VELOCITY), v.copy()?));
+                    memory.push((name(v.group(), VELOCITY), whole(v.group(), v.copy()?)?));
                 }
             }
         }
@@ -85,12 +129,12 @@ impl Optimizer {
         let fits = |fits: bool, name: String| {
             if fits { Ok(()) } else { Err(fault(name)) }
         };
-        match self {
-            Self::Adam(_, moments) => moments.iter_mut().try_for_each(|m| {
+        match &mut self.kind {
+            Kind::Adam(_, moments) => moments.iter_mut().try_for_each(|m| {
                 let [first, second] = PARTS.map(|part| name(m.group(), part));
                 fits(m.set(&read(&first)?, &read(&second)?), first)
             }),
-            Self::Nag(_, velocities) => velocities.iter_mut().try_for_each(|v| {
+            Kind::Nag(_, velocities) => velocities.iter_mut().try_for_each(|v| {
                 let name = name(v.group(), VELOCITY);
                 fits(v.set(&read(&name)?), name)
             }),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{bits, config, data, learner, text};
 use mae_data::files::FolderLock;
-use mae_engine::collective::{Collective, Ending, Tcp, Team};
+use mae_engine::collective::{Collective, Ending, Tcp, Team, Transport};
 use mae_train::checkpoint::{Resets, Writer};
 use mae_train::log::Event;
 use mae_train::{Error, Learner, Outcome, Result, RunConfig, Trainer};
@@ -106,6 +106,66 @@ fn ranks_make_the_bits_of_one_process() {
         };
         assert_eq!(lines(one.path()), lines(many.path()), "{system}: logged losses differ");
     }
+}
+
+/// Each rank has the memory of its slice only; files have all of it, and a run resumes from them with or without.
+#[test]
+fn a_shared_memory_of_the_optimiser_changes_no_bit() {
+    for (system, extra, ranks) in [
+        ("base", &[][..], 2),
+        ("mae", &["train.gate_every_updates=2", "train.clip_norm=0.5"], 3),
+        ("base", &["train.optimizer=nag"], 2),
+    ] {
+        let (one, many) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let wanted = alone(one.path(), &with_update_freq(system, extra, ranks));
+        let sharded = [extra, &["train.zero=1"]].concat();
+        let half = [&sharded[..], &["train.max_update=3"]].concat();
+        together(many.path(), &with_update_freq(system, &half, 1), ranks)
+            .into_iter()
+            .for_each(|trained| drop(trained.unwrap()));
+        let learners = together(many.path(), &with_update_freq(system, &sharded, 1), ranks);
+        for (rank, trained) in learners.into_iter().enumerate() {
+            let (learner, _) = trained.unwrap();
+            assert!(learner.is_sharded());
+            for (group, name) in mae_model::groups::ALL {
+                let values = |learner: &Learner| {
+                    let values = learner.model.params().group_to_host(group);
+                    values.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+                };
+                assert!(values(&learner) == values(&wanted), "{system}: {name} of rank {rank} of {ranks}");
+            }
+        }
+        for name in ["model.safetensors", "optimizer.safetensors"] {
+            assert!(file(one.path(), name) == file(many.path(), name), "{system}, {ranks} ranks: {name}");
+        }
+    }
+}
+
+/// Gradients that travel as bfloat16: the same on all ranks and in every run, and near those of one process.
+#[test]
+fn gradients_in_bfloat16_are_the_same_on_all_ranks() {
+    let one = tempfile::tempdir().unwrap();
+    let wanted = alone(one.path(), &with_update_freq("mae", &[], 2));
+    let config = with_update_freq("mae", &[], 1);
+    let trained = || {
+        let folder = tempfile::tempdir().unwrap();
+        let ranks = Tcp::among_threads(2, |tcp| {
+            let team = Team::of(Arc::new(tcp)).sending(Transport::Bf16).unwrap();
+            train(folder.path(), &config, team, |_, _| {})
+        });
+        ranks.into_iter().map(|rank| bits(&rank.unwrap().0)).collect::<Vec<_>>()
+    };
+    let (first, second) = (trained(), trained());
+    assert!(first[0] == first[1] && first == second);
+    let (got, wanted) = (&first[0], bits(&wanted));
+    assert!(*got != wanted, "values are rounded");
+    let far = got
+        .iter()
+        .zip(&wanted)
+        .map(|(&got, &wanted)| f64::from((f32::from_bits(got) - f32::from_bits(wanted)).abs()));
+    let norm: f64 = wanted.iter().map(|&bits| f64::from(f32::from_bits(bits)).powi(2)).sum::<f64>().sqrt();
+    let distance = far.map(|far| far * far).sum::<f64>().sqrt();
+    assert!(distance < 0.02 * norm, "{distance} of {norm}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub use self::launch::{Launch, Launcher, Place};
 pub use self::lifeline::OnLoss;
 pub use self::mpi::Mpi;
 pub use self::step::StepSum;
-pub use self::sum::OrderedSum;
+pub use self::sum::{OrderedSum, Transport};
 pub use self::tcp::Tcp;
 pub use self::team::Team;
 use crate::Result;

@@ -62,7 +62,7 @@ impl StepSum {
             }
         }
         let used = groups_of(params, free);
-        self.groups.resize_with(used.len(), OrderedSum::default);
+        self.groups.resize_with(used.len(), || OrderedSum::by(team.transport()));
         for (sum, group) in self.groups.iter_mut().zip(used) {
             sum.add(ranks, gradients.group(group), present)?;
         }
@@ -124,7 +124,7 @@ impl StepSum {
             }
             None => {
                 for group in used {
-                    gradients.change_on_host(group, |values| team.host().sum(values))?;
+                    gradients.change_on_host(group, |values| team.sum(values))?;
                 }
                 let losses = team.host().gather(&bytes_of(numbers.read_losses()?))?;
                 numbers.write_losses(losses.iter().fold([0.0; 2], |sum, bytes| {

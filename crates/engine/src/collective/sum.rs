@@ -1,4 +1,6 @@
 //! Sums in the order of ranks: each rank adds up one slice of the values, and all slices are collected.
+//!
+//! Values travel as they are, or rounded to bfloat16, two in a word: half the bytes. Sums are f32 in either case.
 
 use std::ops::Range;
 
@@ -6,11 +8,23 @@ use rayon::prelude::*;
 
 use super::Collective;
 use crate::Result;
+use crate::device::to_bf16;
 
 /// Values that travel at once; memory for as many is needed besides the values.
 const PIECE: usize = 1 << 24;
 /// Values that one task adds.
 const CHUNK: usize = 1 << 14;
+
+/// Numbers in which values travel between ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// As they are: K ranks make the bits of one process.
+    #[default]
+    F32,
+    /// Rounded to bfloat16 on the way to the rank that adds them up, and as sums on the way back. All ranks get the same
+    /// sums, those of every run; they are not those of one process.
+    Bf16,
+}
 
 /// A sum over ranks and rounds: `((v₀ + v₁) + v₂) + …` with the ranks of the first round, then those of the second.
 /// Each rank holds a slice of it until it is finished.
@@ -20,9 +34,17 @@ pub struct OrderedSum {
     slices: Vec<Vec<f32>>,
     received: Vec<f32>,
     has_begun: bool,
+    transport: Transport,
+    /// Of a piece, as it travels.
+    packed: Vec<f32>,
 }
 
 impl OrderedSum {
+    /// A sum of values that travel in these numbers.
+    pub fn by(transport: Transport) -> Self {
+        Self { transport, ..Self::default() }
+    }
+
     /// Begins anew.
     pub fn begin(&mut self) {
         self.has_begun = false;
@@ -42,10 +64,26 @@ impl OrderedSum {
                 accumulate(own, piece);
                 continue;
             }
-            self.received.resize(length * place.size, 0.0);
-            ranks.exchange(piece, &slices, &mut self.received)?;
-            if length > 0 {
-                self.received.chunks_exact(length).take(present).for_each(|values| accumulate(own, values));
+            match self.transport {
+                Transport::F32 => {
+                    self.received.resize(length * place.size, 0.0);
+                    ranks.exchange(piece, &slices, &mut self.received)?;
+                    if length > 0 {
+                        let parts = self.received.chunks_exact(length);
+                        parts.take(present).for_each(|values| accumulate(own, values));
+                    }
+                }
+                Transport::Bf16 => {
+                    let words = pack(piece, &slices, &mut self.packed);
+                    let length_in_words = words[place.rank].len();
+                    self.received.resize(length_in_words * place.size, 0.0);
+                    ranks.exchange(&self.packed, &words, &mut self.received)?;
+                    let mut values = vec![0.0; length];
+                    for rank in 0..present.min(place.size) {
+                        unpack(&self.received[rank * length_in_words..][..length_in_words], &mut values);
+                        accumulate(own, &values);
+                    }
+                }
             }
         }
         self.has_begun = true;
@@ -59,8 +97,16 @@ impl OrderedSum {
         for (own, piece) in self.slices.iter().zip(out.chunks_mut(PIECE)) {
             let slices = slices_of(piece.len(), place.size);
             piece[slices[place.rank].clone()].copy_from_slice(own);
-            if !place.is_alone() {
-                ranks.collect(piece, &slices)?;
+            match self.transport {
+                _ if place.is_alone() => {}
+                Transport::F32 => ranks.collect(piece, &slices)?,
+                Transport::Bf16 => {
+                    let words = pack(piece, &slices, &mut self.packed);
+                    ranks.collect(&mut self.packed, &words)?;
+                    for (slice, words) in slices.into_iter().zip(words) {
+                        unpack(&self.packed[words], &mut piece[slice]);
+                    }
+                }
             }
         }
         Ok(())
@@ -68,8 +114,32 @@ impl OrderedSum {
 }
 
 /// Parts of `length` values, one for each of `size` ranks.
-fn slices_of(length: usize, size: usize) -> Vec<Range<usize>> {
+pub(super) fn slices_of(length: usize, size: usize) -> Vec<Range<usize>> {
     (0..size).map(|rank| rank * length / size..(rank + 1) * length / size).collect()
+}
+
+/// Rounds the values of each slice to bfloat16 and writes them to `packed`, two in a word, the first in the low half.
+/// Returns the words of each slice, which begins with a new one.
+fn pack(values: &[f32], slices: &[Range<usize>], packed: &mut Vec<f32>) -> Vec<Range<usize>> {
+    packed.clear();
+    let word = |pair: &[f32]| {
+        let high = pair.get(1).map_or(0, |&value| to_bf16(value));
+        f32::from_bits(u32::from(to_bf16(pair[0])) | u32::from(high) << 16)
+    };
+    let words = |slice: &Range<usize>| {
+        let first = packed.len();
+        packed.extend(values[slice.clone()].chunks(2).map(word));
+        first..packed.len()
+    };
+    slices.iter().map(words).collect()
+}
+
+/// The values of the words of a slice.
+fn unpack(words: &[f32], values: &mut [f32]) {
+    for (pair, word) in values.chunks_mut(2).zip(words) {
+        let halves = [word.to_bits() << 16, word.to_bits() & 0xffff_0000];
+        pair.iter_mut().zip(halves).for_each(|(value, bits)| *value = f32::from_bits(bits));
+    }
 }
 
 /// Adds values to a sum; the first ones are taken over.
@@ -117,6 +187,46 @@ mod tests {
                 assert!(sums.iter().all(|sum| *sum == expected), "{size} ranks, {length} values");
             }
         }
+    }
+
+    /// Rounded on the way there and back, the sum in between is that of f32 in rank order; all ranks get the same.
+    #[test]
+    fn sums_travel_in_bfloat16() {
+        let round = |value: f32| f32::from_bits(u32::from(to_bf16(value)) << 16);
+        for size in [2, 3] {
+            for length in [0, 1, 2, 7, 1009] {
+                let parts: Vec<Vec<f32>> =
+                    (0..2 * size - 1).map(|n| values(n, length).into_iter().map(round).collect()).collect();
+                let expected: Vec<u32> =
+                    in_order(&parts).into_iter().map(|bits| round(f32::from_bits(bits)).to_bits()).collect();
+                let sums = Tcp::among_threads(size, |ranks| {
+                    let (mut sum, rank) = (OrderedSum::by(Transport::Bf16), ranks.place().rank);
+                    let mut out = vec![0.0; length];
+                    // Twice: nothing of the first time is left.
+                    for _ in 0..2 {
+                        sum.add(&ranks, &values(rank, length), size).unwrap();
+                        sum.add(&ranks, &values(size + rank, length), size - 1).unwrap();
+                        sum.finish(&ranks, &mut out).unwrap();
+                    }
+                    ranks.barrier().unwrap();
+                    ranks.leave(Ending::Finished);
+                    out.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+                });
+                assert!(sums.iter().all(|sum| *sum == expected), "{size} ranks, {length} values");
+            }
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_finite_stay_so() {
+        let values = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1.0];
+        let (mut packed, mut out) = (Vec::new(), [0.0; 5]);
+        let words = pack(&values, &[0..3, 3..5], &mut packed);
+        assert_eq!(words, [0..2, 2..3]);
+        unpack(&packed[0..2], &mut out[0..3]);
+        unpack(&packed[2..3], &mut out[3..5]);
+        assert!(out[0].is_nan() && out[3].is_sign_negative());
+        assert_eq!(out[1..], values[1..]);
     }
 
     #[test]

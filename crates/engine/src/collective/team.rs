@@ -1,12 +1,14 @@
 //! Back ends of a run, chosen by launcher and device.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::nccl::{self, Nccl};
 use super::rendezvous::host;
-use super::{Alone, Collective, Launch, Launcher, Mpi, OrderedSum, Place, Tcp, step};
-use crate::params::Params;
+use super::sum::slices_of;
+use super::{Alone, Collective, Launch, Launcher, Mpi, OrderedSum, Place, Tcp, Transport, step};
+use crate::params::{GroupId, Params};
 use crate::{Device, Error, Result};
 
 /// Variable that chooses a back end: `tcp`, `mpi`, or `nccl`, which demands NCCL, also of one process.
@@ -22,6 +24,7 @@ pub struct Team {
     nccl: Option<Arc<Nccl>>,
     /// The way of gradients, where it needs words.
     note: String,
+    transport: Transport,
 }
 
 impl Team {
@@ -32,7 +35,7 @@ impl Team {
 
     /// Ranks over a back end of the host.
     pub fn of(host: Arc<dyn Collective>) -> Self {
-        Self { host, nccl: None, note: String::new() }
+        Self { host, nccl: None, note: String::new(), transport: Transport::F32 }
     }
 
     /// Connects the processes of a launch.
@@ -100,6 +103,26 @@ impl Team {
         Ok(self)
     }
 
+    /// Lets gradients travel in these numbers. Returns an error for those that NCCL does not send.
+    pub fn sending(self, transport: Transport) -> Result<Self> {
+        if self.nccl.is_some() && transport != Transport::F32 {
+            let why = "gradients go by NCCL, which sends f32 here: leave bf16 out";
+            return Err(Error::Launch(why.to_owned()));
+        }
+        Ok(Self { transport, ..self })
+    }
+
+    pub(super) fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// Sums values of the host over all ranks, the way gradients go.
+    pub(super) fn sum(&self, values: &mut [f32]) -> Result<()> {
+        let mut sum = OrderedSum::by(self.transport);
+        sum.add(&*self.host, values, self.place().size)?;
+        sum.finish(&*self.host, values)
+    }
+
     /// Returns the place of this process.
     pub fn place(&self) -> Place {
         self.host.place()
@@ -134,7 +157,7 @@ impl Team {
     /// NCCL, the copies to and from the host are part of them.
     pub fn time_sums(&self, device: &Device, count: usize, rounds: usize) -> Result<Vec<Duration>> {
         let mut buffer = device.zeros(count);
-        let mut sum = OrderedSum::default();
+        let mut sum = OrderedSum::by(self.transport);
         let mut on_host = |values: &mut [f32]| {
             sum.add(&*self.host, values, self.place().size)?;
             sum.finish(&*self.host, values)
@@ -157,6 +180,25 @@ impl Team {
             times.push(begun.elapsed());
         }
         Ok(times)
+    }
+
+    /// Returns the part of `length` values that belongs to this rank.
+    pub fn slice(&self, length: usize) -> Range<usize> {
+        slices_of(length, self.place().size)[self.place().rank].clone()
+    }
+
+    /// Returns all of `length` values, of which this rank has its [slice](Self::slice).
+    pub fn join(&self, slice: &[f32], length: usize) -> Result<Vec<f32>> {
+        let mut values = vec![0.0; length];
+        values[self.slice(length)].copy_from_slice(slice);
+        self.host.collect(&mut values, &slices_of(length, self.place().size))?;
+        Ok(values)
+    }
+
+    /// Takes the parameters of a group from the ranks whose [slices](Self::slice) they are in, on CPUs.
+    pub fn collect_group(&self, params: &mut Params, group: GroupId) -> Result<()> {
+        let slices = slices_of(params.group_len(group), self.place().size);
+        self.host.collect(params.group_mut(group), &slices)
     }
 
     /// Gives the parameters of rank 0 to all.

@@ -1,5 +1,7 @@
 //! Adam, as fairseq writes it.
 
+use std::ops::Range;
+
 use super::numbers::{Memory, StepNumbers};
 use super::{cpu, cuda, gpu_group};
 use crate::device::Buffer;
@@ -19,9 +21,11 @@ pub struct Adam {
     pub weight_decay: f32,
 }
 
-/// Adam's running moments of one group.
+/// Adam's running moments of one group, or of a part of it.
 pub struct Moments {
     group: GroupId,
+    /// Values of the group that they belong to.
+    range: Range<usize>,
     first: Buffer,
     second: Buffer,
 }
@@ -30,12 +34,18 @@ impl Moments {
     /// Zero moments for `group`.
     pub fn new(params: &Params, group: GroupId) -> Self {
         let zeros = || params.device().zeros(params.group_len(group));
-        Self { group, first: zeros(), second: zeros() }
+        Self { group, range: 0..params.group_len(group), first: zeros(), second: zeros() }
     }
 
     /// The group they belong to.
     pub fn group(&self) -> GroupId {
         self.group
+    }
+
+    /// Keeps those of a part of the group: other values stay as they are in [`Adam::step`]. For CPUs.
+    pub fn keep(&mut self, range: Range<usize>) {
+        [&mut self.first, &mut self.second].into_iter().for_each(|moments| moments.keep(range.clone()));
+        self.range = range;
     }
 
     /// Both moments as they are now.
@@ -69,11 +79,12 @@ impl Adam {
         let correct = |beta: f32| 1.0 - f64::from(beta).powf(t as f64);
         let size = (f64::from(rate) * correct(self.beta2).sqrt() / correct(self.beta1)) as f32;
         let (decay, group) = (rate * self.weight_decay, moments.group);
-        let Moments { first, second, .. } = moments;
+        let Moments { first, second, range, .. } = moments;
         match &numbers.0 {
             Memory::Host(numbers) if numbers.failed => {}
             Memory::Host(numbers) => {
                 let (p, g) = (params.group_mut(group), gradients.group(group));
+                let (p, g) = (&mut p[range.clone()], &g[range.clone()]);
                 cpu::adam(self, p, g, [first, second], [size, decay, numbers.clip]);
             }
             Memory::Gpu(numbers) => {

@@ -1,5 +1,7 @@
 //! Nesterov's accelerated gradient, as fairseq writes it.
 
+use std::ops::Range;
+
 use super::numbers::{Memory, StepNumbers};
 use super::{cpu, cuda, gpu_group};
 use crate::device::Buffer;
@@ -18,18 +20,27 @@ pub struct Nag {
 /// NAG's memory of one group: the velocity divided by the rate it was made with.
 pub struct Velocity {
     group: GroupId,
+    /// Values of the group that it belongs to.
+    range: Range<usize>,
     values: Buffer,
 }
 
 impl Velocity {
     /// At rest.
     pub fn new(params: &Params, group: GroupId) -> Self {
-        Self { group, values: params.device().zeros(params.group_len(group)) }
+        let length = params.group_len(group);
+        Self { group, range: 0..length, values: params.device().zeros(length) }
     }
 
     /// The group it belongs to.
     pub fn group(&self) -> GroupId {
         self.group
+    }
+
+    /// Keeps that of a part of the group: other values stay as they are in [`Nag::step`]. For CPUs.
+    pub fn keep(&mut self, range: Range<usize>) {
+        self.values.keep(range.clone());
+        self.range = range;
     }
 
     /// Its values as they are now.
@@ -59,11 +70,13 @@ impl Nag {
         rate: f32,
         numbers: &StepNumbers,
     ) {
-        let (decay, group, values) = (rate * self.weight_decay, velocity.group, &mut velocity.values);
+        let (decay, group) = (rate * self.weight_decay, velocity.group);
+        let (range, values) = (velocity.range.clone(), &mut velocity.values);
         match &numbers.0 {
             Memory::Host(numbers) if numbers.failed => {}
             Memory::Host(numbers) => {
                 let (p, g) = (params.group_mut(group), gradients.group(group));
+                let (p, g) = (&mut p[range.clone()], &g[range]);
                 cpu::nag(self, p, g, values, [rate, decay, numbers.clip]);
             }
             Memory::Gpu(_) if params.group_len(group) == 0 => {}

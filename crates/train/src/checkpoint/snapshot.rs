@@ -13,7 +13,6 @@ use mae_model::{Model, folder};
 use super::state::{RunState, STATE_FORMAT, TextSide};
 use crate::artifacts::{MOMENTS, STATE};
 use crate::diagnosis::Divergence;
-use crate::learner::Learner;
 use crate::{Error, Result};
 
 /// A model at some moment, ready to be written while training continues. Clones share the values.
@@ -37,10 +36,9 @@ impl Snapshot {
     }
 
     /// Of the model, the moments and the state of the run; `self` is of the model.
-    pub fn and_run<M: Model>(self, learner: &Learner<M>, state: &RunState) -> Result<Self> {
+    pub fn and_run(self, moments: Vec<(String, HostCopy)>, state: &RunState) -> Self {
         let state = RunState { format: STATE_FORMAT, ..state.clone() };
-        let resume = Resume { moments: learner.memory()?, state };
-        Ok(Self { resume: Some(Arc::new(resume)), ..self })
+        Self { resume: Some(Arc::new(Resume { moments, state })), ..self }
     }
 
     /// Name of a parameter, or of the optimiser's memory of it, that is not finite.

@@ -143,6 +143,10 @@ impl<C: Config> RunConfig<C> {
              of this system are trained with the rest",
         );
         require(
+            train.zero <= 1,
+            "train.zero must be 0 or 1: only the memory of the optimiser is divided among processes",
+        );
+        require(
             train.keep_interval_updates == 0 || train.save_interval_updates > 0,
             "train.keep_interval_updates needs train.save_interval_updates above 0",
         );

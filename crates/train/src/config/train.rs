@@ -2,6 +2,7 @@
 
 use mae_data::BreakMode;
 use mae_engine::GroupSet;
+use mae_engine::collective::Transport;
 use mae_model::folder::Task;
 use mae_model::groups;
 use serde::{Deserialize, Serialize};
@@ -94,6 +95,10 @@ pub struct TrainConfig {
     pub gate_every_updates: u64,
     /// Joint training (NoBCD): gates are trained in updates that are a multiple of this, the rest in all.
     pub joint_gate_every_updates: u64,
+    /// Numbers in which gradients travel between processes.
+    pub ddp_dtype: DdpDtype,
+    /// 1: each process keeps the memory of the optimiser for its slice of the parameters. On CPUs.
+    pub zero: u32,
     /// Updates before losses of gates (MoH's balance loss, L0's penalty) begin to count.
     pub gate_loss_start: u64,
     /// Updates in which the weight of losses of gates rises to its full value.
@@ -180,6 +185,26 @@ pub enum Batching {
     Packed,
     /// fairseq's: made once from sentences sorted by length; every epoch shuffles the batches.
     Frozen,
+}
+
+/// Numbers in which gradients travel between processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DdpDtype {
+    /// As they are: K processes make the bits of one.
+    #[default]
+    F32,
+    /// Rounded to bfloat16: half the bytes. Sums are f32.
+    Bf16,
+}
+
+impl From<DdpDtype> for Transport {
+    fn from(dtype: DdpDtype) -> Self {
+        match dtype {
+            DdpDtype::F32 => Self::F32,
+            DdpDtype::Bf16 => Self::Bf16,
+        }
+    }
 }
 
 /// Parameters that are trained. Running statistics of gates follow the data in any case.
@@ -289,6 +314,8 @@ impl Default for TrainConfig {
             gate_every_epochs: 5,
             gate_every_updates: 0,
             joint_gate_every_updates: 1,
+            ddp_dtype: DdpDtype::F32,
+            zero: 0,
             gate_loss_start: 0,
             gate_loss_ramp: 0,
             validate_interval: 1,

@@ -11,7 +11,7 @@ use mae_model::{Config, Model, groups};
 use super::{MakeBleu, Material, Observer, Progress, RunSummary, Start};
 use crate::checkpoint::{Resets, Writer};
 use crate::record::Record;
-use crate::{Learner, Result, RunConfig, Trainer, artifacts};
+use crate::{Error, Learner, Result, RunConfig, Trainer, artifacts};
 
 /// A run that starts, or resumes from the last checkpoint of its folder.
 pub struct Session<'a, D> {
@@ -55,12 +55,17 @@ impl<D: Material> Session<'_, D> {
         let is_first = self.team.place().is_first();
         let own = if self.lock.is_none() && is_first { Some(FolderLock::take(self.folder)?) } else { None };
         let lock = self.lock.or(own.as_ref());
+        if config.train.zero > 0 && self.device.is_gpu() {
+            let fault = "train.zero = 1 is for CPUs: leave it out on GPUs";
+            return Err(Error::Config(vec![fault.into()]));
+        }
+        let team = self.team.clone().sending(config.train.ddp_dtype.into())?;
         let model = self.material.model(&config.model, self.device, config.train.seed)?;
         let start = self.start(&config, &model)?;
         observer.started(&start);
         let (train, valid) = self.material.corpora();
         let trainer = Trainer {
-            learner: Learner::new(model, &config.train).among(self.team.clone()),
+            learner: Learner::new(model, &config.train).among(team),
             train,
             valid,
             text: self.material.text(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use mae_data::files::FolderLock;
+use mae_engine::HostCopy;
 use mae_model::{Config, Model};
 
 use super::Trainer;
@@ -78,11 +79,18 @@ impl<M: Model> Trainer<'_, M> {
         state: &RunState,
         tell: &mut impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
-        if !self.is_first() {
-            return Ok(());
-        }
-        let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, state)?;
+        let Some(memory) = self.memory()? else { return Ok(()) };
+        let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(memory, state);
         self.write(snapshot, artifacts::LAST, state, tell)
+    }
+
+    /// The memory of the optimisers for rank 0, to which all give their slices if they share it.
+    fn memory(&self) -> Result<Option<Vec<(String, HostCopy)>>> {
+        if !self.is_first() && !self.learner.is_sharded() {
+            return Ok(None);
+        }
+        let memory = self.learner.memory()?;
+        Ok(self.is_first().then_some(memory))
     }
 
     /// Saves the model under a name of its own, and lets `prune` leave `count` of the kind.
@@ -106,11 +114,9 @@ impl<M: Model> Trainer<'_, M> {
 
     /// Saves the state before an update that failed, beside `checkpoint_last`, with a report about it.
     pub(super) fn save_before(&mut self, mut diagnosis: Diagnosis, state: RunState) -> Result<Diagnosis> {
-        if !self.is_first() {
-            return Ok(diagnosis);
-        }
+        let Some(memory) = self.memory()? else { return Ok(diagnosis) };
         self.writer.finish()?;
-        let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(&self.learner, &state)?;
+        let snapshot = self.writer.snapshot(&self.learner.model)?.and_run(memory, &state);
         let saved = match snapshot.write(&self.folder, artifacts::NOT_FINITE, &self.text) {
             // Parameters broke before this update, so there is nothing to keep.
             Err(Error::Diverged(_)) => return Ok(diagnosis),

@@ -99,6 +99,12 @@ pub struct Flags {
     /// train.memory_check = false: do not try the largest batch before training
     #[arg(long, help_heading = BATCHES)]
     no_memory_check: bool,
+    /// train.ddp_dtype: numbers in which gradients travel between processes, f32 or bf16
+    #[arg(long, value_name = "TYPE", help_heading = BATCHES)]
+    ddp_dtype: Option<String>,
+    /// train.zero: 1 divides the memory of the optimiser among processes, on CPUs
+    #[arg(long, value_name = "STAGE", help_heading = BATCHES)]
+    zero: Option<u32>,
     /// train.finetune_from_model: model folder whose weights a new run starts from
     #[arg(long, value_name = "DIR", help_heading = PARTS)]
     finetune_from_model: Option<String>,
@@ -184,6 +190,8 @@ impl Flags {
             ),
             ("train.subset", self.subset.map(float)),
             ("train.free", self.free.clone()),
+            ("train.ddp_dtype", self.ddp_dtype.clone()),
+            ("train.zero", self.zero.as_ref().map(|v| text(v))),
             // A folder may have a name that looks like a number.
             (
                 "train.finetune_from_model",
