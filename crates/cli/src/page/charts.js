@@ -2,8 +2,15 @@
    that a part can be enlarged, the axis be logarithmic and lines be smoothed. */
 
 const SVG = "http://www.w3.org/2000/svg";
-/* Size of the drawing, and its plot. */
+/* Size of the drawing, and its plot; `fit` makes it as wide as the page, with letters of the same size. */
 const PLOT = { width: 720, left: 64, right: 704, top: 12, bottom: 352 };
+
+function fit(width) {
+  PLOT.width = Math.max(720, width);
+  PLOT.right = PLOT.width - 16;
+  PLOT.bottom = Math.round(Math.min(Math.max(352, 0.3 * PLOT.width), 560));
+}
+
 /* Room around the plot for points at its edges. */
 const EDGE = 5;
 
@@ -99,6 +106,7 @@ function drawCharts(title) {
 
   function show() {
     shown = data.charts.find((chart) => chart.curve === chosen.curve && chart.against === chosen.against);
+    fit(figure.clientWidth);
     drawn = shown ? plot(shown, view) : null;
     figure.replaceChildren(drawn ? drawn.svg : make("p", { class: "faint" }, "no run has this curve"));
     whole.disabled = view.range === null;
@@ -156,6 +164,7 @@ function drawCharts(title) {
   figure.addEventListener("pointermove", read);
   figure.addEventListener("pointerdown", (event) => { if (drawn && event.button === 0) { from = at(event); event.preventDefault(); } read(event); });
   window.addEventListener("pointerup", end);
+  window.addEventListener("resize", show);
   figure.addEventListener("dblclick", () => { view.range = null; show(); });
   const log = make("input", { type: "checkbox", onchange: () => { view.log = log.checked; show(); } });
   place.append(choice("curve", unique("curve").map((c) => [c, c]), chosen.curve, (c) => { chosen.curve = c; show(); }),
