@@ -20,6 +20,7 @@
 //! | [`redraw`] | words cut anew for each epoch, with merges skipped at random |
 //! | [`batch`] | packed batches: ids end to end, no padding |
 //! | [`blocks`] | one stream cut into blocks, for language models |
+//! | [`lexicon`] | probabilities of pairs of words, learned from sentence pairs |
 //! | [`moses`] | Moses' tokeniser, detokeniser, normaliser and corpus cleaner, for forty languages |
 //! | [`mecab`] | Japanese and Korean words by a dictionary of MeCab |
 //! | [`mod@preprocess`] | text files to a binarised folder: `fairseq-preprocess` |
@@ -40,6 +41,7 @@ mod fingerprint;
 mod folder_record;
 mod frozen;
 pub mod grammar;
+pub mod lexicon;
 pub mod lines;
 pub mod mecab;
 mod mersenne;

@@ -40,7 +40,9 @@ pub use cuda::graph::Replays;
 pub use device::{Device, Numbers};
 pub use error::{Error, Result};
 pub use host_copy::HostCopy;
-pub use params::{ComputeType, Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder, Written};
+pub use params::{
+    ComputeType, Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder, VocabularySubset, Written,
+};
 pub use rng::{Rng, Stream};
 pub use tape::{Tape, Var};
 pub use tensor::{Ids, Segments, Tensor};

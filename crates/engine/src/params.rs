@@ -5,6 +5,7 @@
 
 mod gradients;
 mod storage;
+mod subset;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ pub use self::gradients::{Gradients, Written};
 pub(crate) use self::storage::Matrix;
 pub use self::storage::{ComputeType, is_large};
 use self::storage::{Packed, Values};
+pub use self::subset::VocabularySubset;
 use crate::cuda::memory::{Dtype, Ptr};
 use crate::cuda::sums::{ColumnSum, ColumnSums};
 use crate::device::{Backend, Buffer, Device};

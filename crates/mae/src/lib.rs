@@ -50,7 +50,7 @@ pub use mae_engine::{ComputeType, Numbers};
 pub use mae_model::pass::Kind as AttentionKind;
 pub use mae_translate::{
     BatchLimits, Choice, ContinueOptions, ExpertChoice, GateReport, GateRows, Gates, Sampling, SearchOptions,
-    SwitchedOff, TextForm, TokenCounts,
+    Shortlist, SwitchedOff, TextForm, TokenCounts,
 };
 pub use options::TranslateOptions;
 pub use running::{LineId, Running};

@@ -1,7 +1,9 @@
 //! Options of a translation.
 
+use std::sync::Arc;
+
 use mae_translate::{
-    BatchLimits, Choice, ExpertChoice, GateReport, Sampling, SearchOptions, SwitchedOff, TextForm,
+    BatchLimits, Choice, ExpertChoice, GateReport, Sampling, SearchOptions, Shortlist, SwitchedOff, TextForm,
 };
 
 /// Options of [`Translator::translate`](crate::Translator::translate); the defaults are fairseq's.
@@ -44,6 +46,12 @@ impl TranslateOptions {
     /// Returns up to this many translations per line, the best first; not above the beam.
     pub fn nbest(mut self, nbest: usize) -> Self {
         self.search.nbest = nbest;
+        self
+    }
+
+    /// Lets translations have the types of a shortlist only ([`Translator::read_shortlist`](crate::Translator::read_shortlist)).
+    pub fn shortlist(mut self, shortlist: Arc<Shortlist>) -> Self {
+        self.search.shortlist = Some(shortlist);
         self
     }
 

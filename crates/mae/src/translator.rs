@@ -1,13 +1,14 @@
 //! Translation models: text in, text out.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mae_data::{ParallelDataset, TextRecord};
 use mae_model::folder::ModelFolder;
 use mae_model::{ExpertMode, ModelConfig};
 use mae_translate::{
-    ExpertChoice, Fitted, Group, GroupOptions, Models, Pipeline, SearchCaches, Side, TextForm, without,
+    ExpertChoice, Fitted, Group, GroupOptions, Models, Pipeline, SearchCaches, Shortlist, Side, TextForm,
+    without,
 };
 
 use crate::device::Device;
@@ -64,6 +65,13 @@ impl Translator {
 
     fn new(models: Models, device: &Device) -> Self {
         Self { models, device: device.clone(), caches: Mutex::default() }
+    }
+
+    /// Reads a shortlist for this model: a file of `mae make-shortlist`, CTranslate2's `vmap.txt` or a lexical table of
+    /// Marian. Its pairs with words that the model does not have are left out.
+    pub fn read_shortlist(&self, path: impl AsRef<Path>) -> Result<Arc<Shortlist>> {
+        let [source, target] = [Side::Source, Side::Target].map(|side| self.models.dictionary(side));
+        Ok(Arc::new(Shortlist::load(path, source, target)?.0))
     }
 
     /// Translates lines, one result per line and in order. No line is dropped: one that is longer than the

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mae_engine::ops::decode::Spans;
-use mae_engine::{Device, Ids, Replays, Segments, Tape, Tensor};
+use mae_engine::{Device, Ids, Replays, Segments, Tape, Tensor, VocabularySubset};
 
 use crate::attention::{Newcomers, SearchRoom};
 use crate::pass::{ExpertMode, Pass};
@@ -24,6 +24,8 @@ pub struct DecoderState {
     /// Inputs of sentences that join.
     joins: HashMap<JoinShape, JoinInputs>,
     captured_joins: Replays<JoinShape, ()>,
+    /// The types whose logits are computed; `None`: all.
+    types: Option<VocabularySubset>,
 }
 
 /// Room for sentences that join together; on a GPU rounded up, so that few kinds of passes are captured.
@@ -114,7 +116,19 @@ impl Translator {
             inputs: HashMap::new(),
             joins: HashMap::new(),
             captured_joins: Replays::default(),
+            types: None,
         }
+    }
+
+    /// From now on, steps compute the logits of these types only, in this order; `None`: of all types. A CPU reads less of
+    /// the vocabulary then.
+    ///
+    /// # Panics
+    ///
+    /// On a GPU, and for ids that the target dictionary does not have.
+    pub fn restrict(&self, state: &mut DecoderState, types: Option<&[u32]>) {
+        let (vocabulary, bias) = self.output();
+        state.types = types.map(|types| self.params().vocabulary_subset(vocabulary, bias, types));
     }
 
     /// Encodes sentences, which join with one hypothesis each, after the present ones. `starts` are their boundaries in
@@ -172,7 +186,8 @@ impl Translator {
         state.stack.reorder(self.params(), parents);
     }
 
-    /// Reads one token per hypothesis, the end mark before the first; returns the logits of the next, `[R, V]`, on a GPU with surplus rows at the end.
+    /// Reads one token per hypothesis, the end mark before the first; returns the logits of the next,
+    /// `[R, V]` or one for each type that [`Translator::restrict`] named, on a GPU with surplus rows at the end.
     pub fn step(
         &self,
         state: &mut DecoderState,
@@ -181,7 +196,7 @@ impl Translator {
     ) -> mae_engine::Result<Tensor> {
         assert_eq!(tokens.len(), state.sentences.len(), "one token per hypothesis");
         let device = self.params().device();
-        let DecoderState { stack, sentences, spans, inputs, .. } = state;
+        let DecoderState { stack, sentences, spans, inputs, types, .. } = state;
         let rows = stack.rows(device, tokens.len());
         let inputs = inputs.entry(rows).or_insert_with(|| StepInputs::new(device, rows));
         inputs.tokens.load(&self.previous_tokens(tokens));
@@ -191,7 +206,10 @@ impl Translator {
         stack.step(
             &step,
             |tape, lineage| self.embed_targets(tape, &inputs.tokens, &inputs.rows, lineage),
-            |tape, features| self.logits(tape, features),
+            |tape, features| match types {
+                Some(types) => tape.subset_logits(features, types),
+                None => self.logits(tape, features),
+            },
         )
     }
 }

@@ -268,6 +268,11 @@ impl Translator {
         tape.logits(features, self.output_embedding, self.output_bias)
     }
 
+    /// The matrix and the bias that logits come from.
+    pub(crate) fn output(&self) -> (ParamId, Option<ParamId>) {
+        (self.output_embedding, self.output_bias)
+    }
+
     pub(crate) fn embed_targets(
         &self,
         tape: &mut Tape<'_>,

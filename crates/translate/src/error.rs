@@ -67,6 +67,30 @@ pub enum Error {
     /// Forced beginnings of translations do not fit the sentences or the dictionary.
     #[error("{0}")]
     Prefixes(String),
+    /// A shortlist cannot be read.
+    #[error("{path}, line {line}: {fault}")]
+    Shortlist {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong, and what is expected.
+        fault: String,
+    },
+    /// A shortlist has no words of the model.
+    #[error(
+        "{path} names {pairs} pairs of words, none of which the dictionaries have: it was made for another model, or for \
+         text that is segmented in another way"
+    )]
+    ForeignShortlist {
+        /// The file.
+        path: PathBuf,
+        /// Pairs of the file.
+        pairs: u64,
+    },
+    /// Shortlists are for CPUs.
+    #[error("shortlists are for CPUs: a GPU computes all logits faster than it picks some of them")]
+    ShortlistOnGpu,
     /// A source sentence is empty or longer than the model's positions.
     #[error("a source sentence has {tokens} tokens; the model takes 1 to {positions}")]
     Source {

@@ -11,13 +11,14 @@ use mae_engine::ops::decode::{
     Candidate, Continuations, LiveRow, Room, Symbols, continuations, log_probs, mean_log_probs,
 };
 use mae_engine::{Ids, Tape, Tensor};
-use mae_model::{DecoderState, ExpertMode, SearchRoom, Translator};
+use mae_model::{DecoderState, ExpertMode, Model, SearchRoom, Translator};
 
 use crate::batches::LaneLimits;
 use crate::choice::choose;
 use crate::error::{Error, Result};
 use crate::running::{Finished, Job, Ticket};
 use crate::sentence::Sentence;
+use crate::shortlisted::{Columns, Listed};
 
 /// Decoder states of a lane, one per model, and the room that they have; none before the first sentence.
 #[derive(Default)]
@@ -31,6 +32,8 @@ pub(crate) struct Lane {
     asked: Option<Asked>,
     /// True if nobody joins until all have left, because more room is needed.
     draining: bool,
+    /// The types whose logits a step computes, if some sentence has a shortlist.
+    columns: Option<Columns>,
 }
 
 /// Continuations that were asked for.
@@ -52,7 +55,14 @@ const STARTED: &str = "a lane with sentences has states";
 
 impl Lane {
     pub(crate) fn new(state: LaneState) -> Self {
-        Self { state, sentences: Vec::new(), cancelled: Vec::new(), asked: None, draining: false }
+        Self {
+            state,
+            sentences: Vec::new(),
+            cancelled: Vec::new(),
+            asked: None,
+            draining: false,
+            columns: None,
+        }
     }
 
     /// The states, without sentences.
@@ -212,9 +222,18 @@ impl Lane {
         }
         for (ticket, Job { source, prefix, number, options }) in new {
             let max_len = options.max_len(source.len(), positions(models));
+            let types = options.shortlist.as_ref().map(|list| list.of(&source, &prefix));
             let mut sentence = Sentence::new(ticket, number, options, max_len);
-            sentence.prefix = prefix;
+            (sentence.prefix, sentence.types) = (prefix, types);
             self.sentences.push(sentence);
+        }
+        let before = self.columns.take();
+        self.columns = Columns::of(&self.sentences);
+        if self.columns.is_some() || before.is_some() {
+            let (_, states) = self.state.0.as_mut().expect(STARTED);
+            for (model, state) in models.iter().zip(states) {
+                model.restrict(state, self.columns.as_ref().and_then(Columns::types));
+            }
         }
         Ok(())
     }
@@ -228,11 +247,15 @@ impl Lane {
             self.sentences.iter().flat_map(|sentence| &sentence.live).map(|live| live.last).collect();
         let rows = Rows::of(&self.sentences, models.len());
         let mut log_probs: Vec<Vec<Vec<f32>>> = rows.host.iter().map(|_| Vec::new()).collect();
-        let (mut ranked, mut types) = (None, 0);
+        let (mut ranked, mut types, mut listed) = (None, 0, Vec::new());
         let (_, states) = self.state.0.as_mut().expect(STARTED);
         for (model, state) in models.iter().zip(states) {
             let logits = model.step(state, &tokens, mode)?;
-            types = logits.cols();
+            types = model.target_types();
+            if let Some(columns) = &self.columns {
+                listed.push(columns.logits(&self.sentences, &logits));
+                continue;
+            }
             if !rows.groups.is_empty() {
                 let count =
                     2 * self.sentences.iter().map(|sentence| sentence.options.beam).max().unwrap_or(1);
@@ -242,6 +265,11 @@ impl Lane {
             for (chosen, log_probs) in rows.host.iter().zip(&mut log_probs) {
                 log_probs.push(chosen.log_probs(model, &logits, tokens.len()));
             }
+        }
+        if self.columns.is_some() {
+            let chosen = Listed::choose(&self.sentences, &listed, types).into_iter().map(Some).collect();
+            self.asked = Some(Asked { chosen, ranked: None });
+            return Ok(());
         }
         let mut chosen = vec![None; self.sentences.len()];
         for (group, log_probs) in rows.host.iter().zip(log_probs) {

@@ -13,6 +13,7 @@
 //! | `sentence` | the search for one sentence: hypotheses that end and that live on |
 //! | `choice` | forced prefixes, no repetitions, diverse groups and sampling, on the host |
 //! | [`sampling`] | drawing a token from a row of log-probabilities |
+//! | [`shortlist`] | types that a translation may have, by the words of its source |
 //! | [`hypothesis`] | a finished translation with its score |
 //! | [`experts`] | which experts of a mixture compute |
 //! | [`gates`] | gates of translations that were found |
@@ -39,6 +40,8 @@ pub mod reference;
 pub mod running;
 pub mod sampling;
 mod sentence;
+pub mod shortlist;
+mod shortlisted;
 mod side_by_side;
 pub mod text;
 
@@ -56,4 +59,5 @@ pub use prompt::{PromptRoom, Reading};
 pub use reference::score_references;
 pub use running::{Finished, Job, RunningBatch, SearchCaches, Ticket};
 pub use sampling::Sampling;
+pub use shortlist::{Shortlist, ShortlistCounts};
 pub use text::{Fitted, TextForm, TokenCounts, lm_text, reference_pieces, text};

@@ -1,6 +1,9 @@
 //! Options of a search.
 
+use std::sync::Arc;
+
 use crate::sampling::Sampling;
+use crate::shortlist::Shortlist;
 
 /// Widest beam. Memory and time grow with it, and nothing is gained long before.
 const WIDEST: usize = 1000;
@@ -37,6 +40,8 @@ pub struct SearchOptions {
     pub choice: Choice,
     /// Seed of random choices, which depend on it and on the sentence's place in the input (1).
     pub seed: u64,
+    /// Types that a translation may have, by the words of its source (all). For CPUs, which have less to compute then.
+    pub shortlist: Option<Arc<Shortlist>>,
 }
 
 /// Choice of the continuations of a sentence's hypotheses.
@@ -72,6 +77,7 @@ impl Default for SearchOptions {
             temperature: 1.0,
             choice: Choice::Best,
             seed: 1,
+            shortlist: None,
         }
     }
 }

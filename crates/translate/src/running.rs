@@ -192,6 +192,12 @@ impl<'m> RunningBatch<'m> {
         if !(1..=positions).contains(&tokens) {
             return Err(Error::Source { tokens, positions });
         }
+        if let Some(list) = &job.options.shortlist {
+            if self.models[0].params().device().is_gpu() {
+                return Err(Error::ShortlistOnGpu);
+            }
+            assert_eq!(list.types(), types, "a shortlist of another dictionary");
+        }
         Ok(self.models.iter().try_for_each(|model| model.check_source(&job.source))?)
     }
 }

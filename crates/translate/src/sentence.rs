@@ -21,6 +21,8 @@ pub(crate) struct Sentence {
     pub(crate) max_len: usize,
     /// Tokens that the translation begins with.
     pub(crate) prefix: Vec<u32>,
+    /// Types that the translation may have, in order; `None`: all.
+    pub(crate) types: Option<Arc<[u32]>>,
     /// Steps taken: tokens of each live hypothesis.
     pub(crate) step: usize,
     /// Best first; none when the search is over.
@@ -39,6 +41,7 @@ impl Sentence {
             options,
             max_len,
             prefix: Vec::new(),
+            types: None,
             step: 0,
             live: vec![History::start()],
             history: History::default(),

@@ -5,18 +5,24 @@ mod common;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{config, model, sources, systems};
+use common::{TYPES, config, model, sources, systems};
 use mae_model::config::System;
 use mae_model::{Draws, ExpertMode};
 use mae_translate::{
-    BatchLimits, Choice, Error, Hypothesis, Job, RunningBatch, Sampling, SearchOptions, Searcher, Ticket,
+    BatchLimits, Choice, Error, Hypothesis, Job, RunningBatch, Sampling, SearchOptions, Searcher, Shortlist,
+    Ticket,
 };
 
 /// Options that differ in all that a batch could mix up.
 fn options() -> Vec<SearchOptions> {
     let plain = SearchOptions { max_len_b: 7, nbest: 2, ..SearchOptions::default() };
+    let pairs = [(4, 5), (5, 8), (6, 9), (9, 6)].map(|(source, target)| ([source].into(), target));
+    let shortlist = Some(Arc::new(Shortlist::new([4, 7], pairs, TYPES[1])));
+    let listed = SearchOptions { shortlist, ..plain.clone() };
     vec![
         plain.clone(),
+        listed.clone(),
+        SearchOptions { choice: Choice::Sample(Sampling { topk: None, topp: None }), ..listed },
         SearchOptions { beam: 2, min_len: 3, ..plain.clone() },
         SearchOptions { beam: 1, nbest: 1, unkpen: 0.5, max_len_b: 3, ..plain.clone() },
         SearchOptions { no_repeat_ngram_size: 2, temperature: 0.7, ..plain.clone() },

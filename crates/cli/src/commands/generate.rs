@@ -134,9 +134,10 @@ fn generate(args: &Args) -> anyhow::Result<()> {
     let texts = [&args.source, &args.target, &args.prefix_file].into_iter().flatten();
     let inputs: Vec<&Path> = texts.map(PathBuf::as_path).collect();
     check_apart(&args.output.output.iter().map(PathBuf::as_path).collect::<Vec<_>>(), &inputs)?;
-    let search = args.search.options(&args.models)?;
+    let mut search = args.search.options(&args.models)?;
     let limits = args.search.limits()?;
     let models = args.models.load()?;
+    search.shortlist = args.search.read_shortlist(&models)?;
     let style = if args.quiet { Style::Nothing } else { args.output.style(&args.search, &models)? };
     let options = args.output.group(search, args.models.mode(&models)?);
     let mut notes = Notes::new(models.positions());

@@ -71,9 +71,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn interactive(args: &Args) -> anyhow::Result<()> {
     ensure!(args.buffer_size > 0, "--buffer-size 0: at least one line must be read before it is translated");
-    let search = args.search.options(&args.models)?;
+    let mut search = args.search.options(&args.models)?;
     let limits = args.search.limits()?;
     let models = args.models.load()?;
+    search.shortlist = args.search.read_shortlist(&models)?;
     let style = args.output.style(&args.search, &models)?;
     let options = args.output.group(search, args.models.mode(&models)?);
     let mut pipeline = Pipeline::new(&models.all(), limits);

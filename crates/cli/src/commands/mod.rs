@@ -17,6 +17,7 @@ pub mod get_vocab;
 pub mod import;
 pub mod interactive;
 pub mod learn_bpe;
+pub mod make_shortlist;
 pub mod man;
 pub mod normalize;
 pub mod prepare;

@@ -89,6 +89,15 @@ impl Packed {
         }
     }
 
+    /// A matrix of some of the rows, in this order.
+    pub(super) fn select(&self, rows: &[u32]) -> Self {
+        match self {
+            Self::F32(matrix) => Self::F32(matrix.select(rows)),
+            Self::Bf16(matrix) => Self::Bf16(matrix.select(rows)),
+            Self::Int8(matrix) => Self::Int8(matrix.select(rows)),
+        }
+    }
+
     /// The numbers of a row.
     pub(super) fn row(&self, row: usize, values: &mut [f32]) {
         match self {
@@ -149,20 +158,20 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// The values, unless the matrix is packed.
+    pub(crate) fn plain(self) -> Option<&'a [f32]> {
+        match self.values {
+            Values::F32(values) => Some(values),
+            Values::Packed(_) => None,
+        }
+    }
+
     /// Copies a row.
     #[inline(always)]
     pub(crate) fn row(self, row: usize, out: &mut [f32]) {
         match self.values {
             Values::F32(values) => out.copy_from_slice(&values[row * self.cols..(row + 1) * self.cols]),
             Values::Packed(packed) => packed.row(row, out),
-        }
-    }
-
-    /// The values, unless the matrix is packed.
-    pub(crate) fn plain(self) -> Option<&'a [f32]> {
-        match self.values {
-            Values::F32(values) => Some(values),
-            Values::Packed(_) => None,
         }
     }
 

@@ -1,12 +1,13 @@
 //! Flags that `mae generate` and `mae interactive` share.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use mae_model::ExpertMode;
 use mae_translate::{
     BatchLimits, Choice, Error, ExpertChoice, ExpertFault, GateReport, GroupOptions, Models, Sampling,
-    SearchOptions, TextForm,
+    SearchOptions, Shortlist, Side, TextForm,
 };
 
 use super::output::Style;
@@ -152,6 +153,11 @@ pub struct SearchArgs {
     #[arg(long, value_name = "X", default_value_t = 0.5, requires = "diverse_beam_groups")]
     diverse_beam_strength: f32,
 
+    /// Shortlist: only words that translate words of the source, and those that may always come. The file is written by
+    /// `mae make-shortlist`, or is CTranslate2's vmap.txt or a lexical table of Marian. For CPUs
+    #[arg(long, value_name = "FILE")]
+    shortlist: Option<PathBuf>,
+
     /// Largest number of source tokens, and of hypotheses (sentences × beam), in a batch
     #[arg(long, value_name = "N", default_value_t = 4096)]
     max_tokens: u32,
@@ -181,9 +187,26 @@ impl SearchArgs {
             temperature: self.temperature,
             choice,
             seed: models.seed,
+            shortlist: None,
         };
         options.check()?;
         Ok(options)
+    }
+
+    /// Reads the shortlist, if there is one, for the dictionaries of these models; pairs that they do not have are told.
+    pub fn read_shortlist(&self, models: &Models) -> anyhow::Result<Option<Arc<Shortlist>>> {
+        let Some(path) = &self.shortlist else { return Ok(None) };
+        let [source, target] = [Side::Source, Side::Target].map(|side| models.dictionary(side));
+        let (shortlist, counts) = Shortlist::load(path, source, target).context("--shortlist")?;
+        if counts.unknown > 0 {
+            eprintln!(
+                "mae: --shortlist {}: {} of {} pairs have words that the dictionaries lack; they are left out",
+                path.display(),
+                counts.unknown,
+                counts.pairs
+            );
+        }
+        Ok(Some(Arc::new(shortlist)))
     }
 
     /// Limits of batches.

@@ -119,6 +119,16 @@ impl Int8Matrix {
         self.scales[row]
     }
 
+    /// A matrix of some of the rows, in this order.
+    pub fn select(&self, rows: &[u32]) -> Self {
+        let (mut selected, mut values) = (Self::zeros([rows.len(), self.cols]), vec![0; self.cols]);
+        for (i, &row) in rows.iter().enumerate() {
+            let scale = self.rounded(row as usize, &mut values);
+            selected.set_row(i, &values, scale);
+        }
+        selected
+    }
+
     /// The numbers of a row.
     pub fn row(&self, row: usize, values: &mut [f32]) {
         assert!(row < self.rows && values.len() == self.cols, "row {row} of {}x{}", self.rows, self.cols);

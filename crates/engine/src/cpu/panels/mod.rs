@@ -120,6 +120,22 @@ impl<W: Number> Panels<W> {
         values.iter_mut().zip(stored).for_each(|(value, stored)| *value = stored.get());
     }
 
+    /// A matrix of some of the rows, in this order.
+    pub(crate) fn select(&self, rows: &[u32]) -> Self {
+        let (mut selected, cols) = (Self::zeros([rows.len(), self.cols]), self.cols);
+        if cols == 0 {
+            return selected;
+        }
+        let panels = selected.values_mut().par_chunks_mut(PANEL * cols).zip(rows.par_chunks(PANEL));
+        panels.for_each(|(panel, rows)| {
+            for (i, &row) in rows.iter().enumerate() {
+                let stored = self.values()[self.place(row as usize)..].iter().step_by(PANEL);
+                panel[i..].iter_mut().step_by(PANEL).zip(stored).for_each(|(value, stored)| *value = *stored);
+            }
+        });
+        selected
+    }
+
     /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.
     pub(crate) fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
         self.product_by(kernel::fastest(), m, x, y);
