@@ -268,7 +268,9 @@ mod tests {
             if rows == 1 {
                 single.clone_from(&weights);
             }
-            assert_eq!(weights[..4], single[..], "a row depends on itself only");
+            // Up to rounding: processors with AMX add up products of many rows in another order than those of few.
+            let alike = weights[..4].iter().zip(&single).all(|(a, b)| (a - b).abs() < 1e-5);
+            assert!(alike, "a row depends on itself only: {:?} {single:?}", &weights[..4]);
         }
     }
 
