@@ -117,6 +117,14 @@ fn models_and_data_of_the_other_kind_are_refused() {
     ];
     place.mae(&["train", "pairs", "--device", "cpu"], &tiny).succeeded();
     let model = "run/checkpoint_last";
+    // The folder of a run stands for its best model, and this is told.
+    let whole = place.mae(&["eval-lm", "run", "--data", "bin"], &[]);
+    whole.succeeded();
+    assert!(
+        whole.stderr.contains("run is the folder of a run: its checkpoint_best is used"),
+        "{}",
+        whole.stderr
+    );
     for (args, parts) in [
         (
             &["eval-lm", "mt/checkpoint_last", "--data", "bin"][..],
@@ -147,7 +155,6 @@ fn models_and_data_of_the_other_kind_are_refused() {
         (&["eval-lm", model, "--data", "bin", "--expert", "4"], &["4 experts"]),
         (&["eval-lm", model, "--data", "bin", "--sample-break-mode", "half"], &["none, complete and eos"]),
         (&["eval-lm", "bin", "--data", "bin"], &["bin is not a model folder", "bin/config.toml"]),
-        (&["eval-lm", "run", "--data", "bin"], &["a model in it is run/checkpoint_best"]),
         (&["analyze", "nowhere", "--data", "bin"], &["nowhere is not a model folder"]),
         (&["continue", model, "--prompt", "a", "--max-len", "24"], &["24 positions"]),
         (&["continue", model, "--prompt", "a", "--nbest", "2"], &["--sampling"]),
