@@ -17,7 +17,11 @@ type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [model, text, rest @ ..] = &args[..] else { return Err("usage: latency MODEL TEXT [ROUNDS]".into()) };
+    if args.is_empty() {
+        println!("usage: latency MODEL TEXT [ROUNDS]");
+        return Ok(());
+    }
+    let [model, text, rest @ ..] = &args[..] else { return Err("the model, and a text to translate".into()) };
     let rounds: usize = rest.first().map_or(Ok(5), |rounds| rounds.parse())?;
     let text = std::fs::read_to_string(text)?;
     let lines: Vec<&str> = text.lines().take(300).collect();
