@@ -67,10 +67,8 @@ impl StackState {
     }
 
     /// New hypothesis i continues old hypothesis `parents[i]`; those not named leave.
-    pub(crate) fn reorder(&mut self, params: &Params, parents: &[u32]) {
-        let mut tape = Tape::evaluation(params);
+    pub(crate) fn reorder(&mut self, parents: &[u32]) {
         self.lineage.reorder(parents);
-        self.attentions.iter_mut().for_each(|attention| attention.reorder(&mut tape, parents));
     }
 
     /// Takes a step: `embed` reads the new tokens, `logits` scores the next.

@@ -183,7 +183,7 @@ impl Translator {
     pub fn reorder(&self, state: &mut DecoderState, parents: &[u32]) {
         state.sentences = parents.iter().map(|&parent| state.sentences[parent as usize]).collect();
         state.slots.keep(&state.sentences);
-        state.stack.reorder(self.params(), parents);
+        state.stack.reorder(parents);
     }
 
     /// Reads one token per hypothesis, the end mark before the first; returns the logits of the next,

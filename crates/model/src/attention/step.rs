@@ -40,13 +40,6 @@ impl AttentionState {
         Self(None)
     }
 
-    /// New hypothesis i descends from old hypothesis `parents[i]`.
-    pub(crate) fn reorder(&mut self, tape: &mut Tape<'_>, parents: &[u32]) {
-        if let Some(state) = &mut self.0 {
-            state.read.reorder(tape, parents);
-        }
-    }
-
     fn remembered(&mut self) -> &mut Remembered {
         self.0.as_mut().expect("attentions have a state")
     }
@@ -153,18 +146,31 @@ impl MixtureAttention {
         at: &StepContext<'_>,
     ) -> Var {
         let state = state.remembered();
-        let weights = self.gating.as_ref().and_then(|gating| self.step_weights(pass, gating, x, state, at));
+        let projection = match self.projections {
+            Projections::Packed(qkv) => qkv,
+            Projections::Apart { q, .. } => q,
+        };
+        let (weights, projected) = match &self.gating {
+            None => (None, linear(pass.tape, x, projection)),
+            // The gate is a chain of small ops: some threads project meanwhile.
+            Some(gating) => {
+                let Pass { tape, mode, probe } = &mut *pass;
+                let weigh = |tape: &mut Tape<'_>| {
+                    let mut pass = Pass { tape, mode, probe: probe.as_deref_mut() };
+                    self.step_weights(&mut pass, gating, x, state, at)
+                };
+                tape.side_by_side(weigh, |tape| linear(tape, x, projection))
+            }
+        };
         let tape = &mut *pass.tape;
         let context = match &self.projections {
-            Projections::Packed(qkv) => {
-                let qkv = linear(tape, x, *qkv);
-                tape.attention_cached(&qkv, self.heads, &mut state.kv, at.lineage, weights.as_ref())
+            Projections::Packed(_) => {
+                tape.attention_cached(&projected, self.heads, &mut state.kv, at.lineage, weights.as_ref())
             }
-            Projections::Apart { q, .. } => {
-                let q = linear(tape, x, *q);
+            Projections::Apart { .. } => {
                 let kv = state.memory.as_ref().expect("`room` has made place for the memory").tensor();
                 let (sentences, spans) = at.memory();
-                tape.attention_memory(&q, self.heads, kv, spans, sentences, weights.as_ref())
+                tape.attention_memory(&projected, self.heads, kv, spans, sentences, weights.as_ref())
             }
         };
         linear(pass.tape, &context, self.out)

@@ -110,14 +110,6 @@ pub(crate) enum InputState {
 }
 
 impl InputState {
-    /// New hypothesis i descends from old hypothesis `parents[i]`.
-    pub(crate) fn reorder(&mut self, tape: &mut Tape<'_>, parents: &[u32]) {
-        // A window looks at the lineage instead.
-        if let Self::Sum(sum) = self {
-            sum.reorder(tape, parents);
-        }
-    }
-
     /// Reads one new row per hypothesis, which is remembered from now on. `norm` is that of the gate, where nobody but the
     /// gate reads the input.
     pub(crate) fn step<'a>(

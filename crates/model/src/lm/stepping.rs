@@ -58,7 +58,7 @@ impl LanguageModel {
 
     /// New text i continues old text `parents[i]`; those not named leave.
     pub fn reorder(&self, state: &mut LmState, parents: &[u32]) {
-        state.stack.reorder(&self.params, parents);
+        state.stack.reorder(parents);
     }
 
     /// Reads one token per text; returns numbers `[R, V]` whose softmax is the distribution of the next, on a GPU with

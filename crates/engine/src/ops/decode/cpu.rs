@@ -34,16 +34,16 @@ pub(super) fn put(x: &Tensor, rows: &Ids, y: &mut [f32]) {
     }
 }
 
-/// Sums `before + x`, `[N, D]`, where rows that `before` lacks count as zeros, and the sums divided by the number of
-/// steps: those taken before, and the newest; these normalised, if there is a norm.
+/// Sums `before + x`, `[N, D]`, each row with that of its parent, and the sums divided by the number of steps: those taken
+/// before, and the newest; these normalised, if there is a norm.
 pub(super) fn running(
     before: Option<&Tensor>,
     x: &Tensor,
-    ages: &[u32],
+    lineage: &Lineage,
     norm: Option<&Running<'_>>,
     (sums, means): (&mut [f32], &mut [f32]),
 ) {
-    let (cols, known) = (x.cols(), before.map_or(0, Tensor::rows));
+    let cols = x.cols();
     for_rows_of_two(
         (sums, means),
         cols,
@@ -52,13 +52,13 @@ pub(super) fn running(
             for (i, (sum, mean)) in sums.chunks_exact_mut(cols).zip(means.chunks_exact_mut(cols)).enumerate()
             {
                 let row = first + i;
-                let factor = 1.0 / (ages[row] + 1) as f32;
-                match before.filter(|_| row < known) {
-                    Some(before) => {
-                        let terms = before.row(row).iter().zip(x.row(row));
+                let factor = 1.0 / (lineage.ages()[row] + 1) as f32;
+                match (before, lineage.parent(row)) {
+                    (Some(before), Some(parent)) => {
+                        let terms = before.row(parent).iter().zip(x.row(row));
                         sum.iter_mut().zip(terms).for_each(|(sum, (a, b))| *sum = a + b);
                     }
-                    None => sum.copy_from_slice(x.row(row)),
+                    _ => sum.copy_from_slice(x.row(row)),
                 }
                 mean.iter_mut().zip(sum.iter()).for_each(|(mean, sum)| *mean = sum * factor);
                 if let Some(norm) = norm {

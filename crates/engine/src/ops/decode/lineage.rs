@@ -88,6 +88,11 @@ impl Lineage {
         &self.ages
     }
 
+    /// Row of the step before from which a hypothesis descends; `None` if it has taken no step.
+    pub(crate) fn parent(&self, row: usize) -> Option<usize> {
+        (self.ages[row] > 0).then(|| self.parents[row] as usize)
+    }
+
     /// New hypothesis i descends from old hypothesis `parents[i]`; those not named leave.
     pub fn reorder(&mut self, parents: &[u32]) {
         let at = |parent: &u32| *parent as usize;
@@ -142,7 +147,8 @@ impl Lineage {
     }
 }
 
-/// Sum of the inputs of each hypothesis so far, for running gates.
+/// Sum of the inputs of each hypothesis so far, for running gates: one row per hypothesis of the last step. The lineage
+/// says whose sum a hypothesis continues.
 pub struct RunningSum(Sum);
 
 enum Sum {
@@ -158,18 +164,6 @@ impl RunningSum {
             None => Sum::Host(None),
             Some(_) => Sum::Gpu(device.scratch_floats(2 * room.rows * width)),
         })
-    }
-
-    /// New hypothesis i descends from old hypothesis `parents[i]`. A GPU looks at the lineage instead.
-    pub fn reorder(&mut self, tape: &mut Tape<'_>, parents: &[u32]) {
-        if let Sum::Host(Some(sum)) = &mut self.0 {
-            let stay = (0..sum.rows() as u32).eq(parents.iter().copied());
-            if stay {
-                return;
-            }
-            let ids = Ids::from_host(tape.device(), parents);
-            *sum = tape.gather(sum, &ids);
-        }
     }
 }
 
@@ -197,11 +191,44 @@ impl Tape<'_> {
                 let mut total = self.like(x);
                 let norm = norm.map(|norm| Running::new(self.params, norm));
                 let both = (&mut total[..], &mut mean[..]);
-                cpu::running(sum.as_ref(), x.tensor(), lineage.ages(), norm.as_ref(), both);
+                cpu::running(sum.as_ref(), x.tensor(), lineage, norm.as_ref(), both);
                 *sum = Some(Tensor::new(x.shape(), total));
             }
             Sum::Gpu(sums) => cuda::running_step(self.params, x, sums, lineage.on_gpu(), norm, &mean),
         }
         Tensor::new(x.shape(), mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ParamsBuilder;
+
+    /// Sums follow their hypotheses: places change, one hypothesis becomes two, others leave and begin.
+    #[test]
+    fn sums_follow_hypotheses() {
+        let device = Device::cpu();
+        let params = ParamsBuilder::default().finish(&device);
+        let mut tape = Tape::evaluation(&params);
+        let room = Room { rows: 3, steps: 8 };
+        let (mut lineage, mut sum) = (Lineage::new(&device, room), RunningSum::new(&device, room, 1));
+        // Parents, reordered twice in one case; newcomers; inputs; means that must come out.
+        type Case = (Vec<Vec<u32>>, usize, [f32; 3], [f32; 3]);
+        let cases: [Case; 4] = [
+            (vec![], 3, [1.0, 2.0, 4.0], [1.0, 2.0, 4.0]),
+            (vec![vec![2, 0, 0]], 0, [2.0, 3.0, 5.0], [3.0, 2.0, 3.0]),
+            (vec![vec![2, 1, 0], vec![2, 0]], 1, [3.0, 3.0, 9.0], [3.0, 3.0, 9.0]),
+            (vec![], 0, [7.0, 3.0, 1.0], [4.0, 3.0, 5.0]),
+        ];
+        for (step, (moves, newcomers, inputs, want)) in cases.into_iter().enumerate() {
+            moves.iter().for_each(|parents| lineage.reorder(parents));
+            lineage.begin(newcomers);
+            let x = Var::constant(Tensor::from_host(&device, [3, 1], &inputs));
+            tape.advance(&mut lineage, 3);
+            let means = tape.running_step(&x, &mut sum, &lineage, None).to_host();
+            lineage.count_step();
+            assert!(means.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "step {step}: {means:?}");
+        }
     }
 }

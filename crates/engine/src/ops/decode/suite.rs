@@ -59,8 +59,6 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
     for (step, (parents, begin)) in MOVES.iter().enumerate() {
         if let Some(parents) = parents {
             lineage.reorder(parents);
-            sum.reorder(&mut tape, parents);
-            sum_of_normed.reorder(&mut tape, parents);
         }
         lineage.begin(*begin);
         lineage.load();
