@@ -4,6 +4,7 @@
 //! one reduction, one write each.
 
 mod gradients;
+mod slices;
 mod storage;
 mod subset;
 
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use self::gradients::{Gradients, Written};
+pub use self::slices::Slice;
 pub(crate) use self::storage::Matrix;
 pub use self::storage::{ComputeType, is_large};
 use self::storage::{Packed, Values};
@@ -372,6 +374,11 @@ impl Params {
     pub(crate) fn set_group(&mut self, group: GroupId, values: &[f32]) {
         self.buffers[group.0].write_in_pieces(values);
         self.refresh(group, 0..values.len());
+    }
+
+    /// Number of blocks.
+    pub(crate) fn blocks(&self) -> usize {
+        self.layout.blocks.len()
     }
 
     /// The block with this number in the order of declaration.

@@ -3,13 +3,16 @@
 //! A [`Var`] carries a gradient only if a free parameter lies upstream of it, so a step that updates the gates
 //! alone computes no other weight gradient. Nodes are consumed on the walk back, which returns their buffers.
 
+use std::cell::Cell;
+use std::ops::Range;
+
 use crate::cpu::gemm::Precision;
 use crate::cuda::Live;
 use crate::cuda::memory::Ptr;
 use crate::cuda::sums::{self, ColumnSums};
 use crate::cuda::together::Together;
 use crate::device::{Backend, Buffer, Device};
-use crate::params::{Gradients, GroupSet, ParamId, Params, Updates};
+use crate::params::{Gradients, GroupSet, ParamId, Params, Slice, Updates};
 use crate::rng::{Dropout, Rng, Stream};
 use crate::tensor::{Segments, Tensor};
 
@@ -115,6 +118,8 @@ pub struct Tape<'p> {
     streams: u32,
     slots: usize,
     nodes: Vec<Node>,
+    /// Number of the first node that uses a parameter block, in training passes.
+    first_uses: Vec<Cell<usize>>,
     seeds: Vec<(usize, Buffer)>,
     updates: Updates,
     batch: Option<BatchShare>,
@@ -132,6 +137,7 @@ impl<'p> Tape<'p> {
             streams: 0,
             slots: 0,
             nodes: Vec::new(),
+            first_uses: Vec::new(),
             seeds: Vec::new(),
             updates: Updates::default(),
             batch: None,
@@ -146,7 +152,8 @@ impl<'p> Tape<'p> {
             gpu.set_live(Live::Step, rng.step());
             gpu.set_live(Live::OwnLossFactor, 1.0f32.to_bits());
         }
-        Self { gradients: Some(gradients), free, rng: Some(rng), ..Self::evaluation(params) }
+        let first_uses = vec![Cell::new(usize::MAX); params.blocks()];
+        Self { gradients: Some(gradients), free, rng: Some(rng), first_uses, ..Self::evaluation(params) }
     }
 
     /// A pass in evaluation, no parameter free, whose walk back shows the gradients of [observed](Tape::observe) values.
@@ -171,7 +178,17 @@ impl<'p> Tape<'p> {
     }
 
     /// Walks back from the losses. Returns the new running statistics for [`Params::apply`].
-    pub fn backward(mut self) -> Updates {
+    pub fn backward(self) -> Updates {
+        self.backward_in_slices(&[], &mut |_, _| {})
+    }
+
+    /// The same. `complete` gets the gradients and the number of a slice as soon as nothing will be added to it nor to the
+    /// slices before it.
+    pub fn backward_in_slices(
+        mut self,
+        slices: &[Slice],
+        complete: &mut dyn FnMut(&mut Gradients, usize),
+    ) -> Updates {
         if let Some(gradients) = self.gradients.take() {
             let mut slots: Vec<Option<Buffer>> = Vec::new();
             slots.resize_with(self.slots, || None);
@@ -186,13 +203,19 @@ impl<'p> Tape<'p> {
             for (slot, seed) in self.seeds {
                 backward.add(slot, seed);
             }
+            let last_nodes: Vec<usize> =
+                slices.iter().map(|slice| last_node(&self.first_uses, slice)).collect();
+            let mut completed = 0;
             while let Some(node) = self.nodes.pop() {
                 node(&mut backward);
+                let rest = &last_nodes[completed..];
+                let ready = rest.iter().take_while(|last| **last >= self.nodes.len()).count();
+                if ready > 0 && !self.nodes.is_empty() {
+                    backward.hand_over(slices, completed..completed + ready, complete);
+                    completed += ready;
+                }
             }
-            if let Some(gpu) = self.params.device().gpu() {
-                backward.together.run(gpu);
-                backward.sums.run(gpu);
-            }
+            backward.hand_over(slices, completed..slices.len(), complete);
         }
         self.updates
     }
@@ -262,13 +285,12 @@ impl<'p> Tape<'p> {
         if self.is_training() { self.device().training_precision() } else { Precision::Full }
     }
 
-    pub(crate) fn is_free(&self, id: ParamId) -> bool {
-        self.free.contains(self.params.block(id).group)
-    }
-
-    /// True if a gradient is wanted for any of these parameters.
-    pub(crate) fn any_free<const N: usize>(&self, ids: [ParamId; N]) -> bool {
-        ids.into_iter().any(|id| self.is_free(id))
+    /// Notes that the next op to be recorded uses these parameters. True if a gradient is wanted for any of them.
+    pub(crate) fn uses<const N: usize>(&self, ids: [ParamId; N]) -> bool {
+        for first in ids.iter().filter_map(|id| self.first_uses.get(id.index())) {
+            first.set(first.get().min(self.nodes.len()));
+        }
+        ids.iter().any(|id| self.free.contains(self.params.block(*id).group))
     }
 
     /// A buffer of activations as large as `var`, to be written.
@@ -358,6 +380,12 @@ impl<'p> Tape<'p> {
     }
 }
 
+/// Number of the node after which a slice is complete on the walk back. Blocks of unknown use wait for the last.
+fn last_node(first_uses: &[Cell<usize>], slice: &Slice) -> usize {
+    let uses = slice.blocks.iter().map(|&block| first_uses.get(block).map_or(usize::MAX, Cell::get));
+    uses.map(|first| if first == usize::MAX { 0 } else { first }).min().unwrap_or(0)
+}
+
 /// State of the walk back, as a node sees it.
 pub(crate) struct Backward<'a> {
     pub(crate) params: &'a Params,
@@ -437,6 +465,23 @@ impl<'a> Backward<'a> {
         if self.is_free(id) {
             let (gradient, held) = self.gradients.slot(id);
             write(gradient, held);
+        }
+    }
+
+    /// Computes what waits, and lets `complete` have these slices.
+    fn hand_over(
+        &mut self,
+        slices: &[Slice],
+        ready: Range<usize>,
+        complete: &mut dyn FnMut(&mut Gradients, usize),
+    ) {
+        if let Some(gpu) = self.params.device().gpu() {
+            self.together.run(gpu);
+            self.sums.run(gpu);
+        }
+        for number in ready {
+            self.gradients.seal(&slices[number]);
+            complete(self.gradients, number);
         }
     }
 

@@ -328,6 +328,38 @@ fn gradients_of_two_halves_add_up_to_the_whole() {
     }
 }
 
+/// Slices of gradients leave during the walk back, in order and once each; the engine panics if anything is added to one
+/// that has left.
+#[test]
+fn gradients_leave_in_slices() {
+    for system in [System::BASE, System::MAE, System::SIGMOID, System::MOH, System::L0] {
+        for config in [tiny(system), ModelConfig { norm: NormOrder::Pre, ..by_position(system) }] {
+            let model = new(&config, 4);
+            let free = groups::trained();
+            let (mut whole, mut gradients) = (model.params().gradients(), model.params().gradients());
+            pass(&model, &mut whole, &LENGTHS, &ExpertMode::Mix, free);
+            let (slices, on_device) = (model.params().slices(free, 1), model.upload(&batch(&LENGTHS)));
+            let mut tape = Tape::training(model.params(), &mut gradients, free, Rng::new(1, 1));
+            let mode = ExpertMode::Mix;
+            model.loss(&mut Pass { tape: &mut tape, mode: &mode, probe: None }, &on_device, 0.1, 0.05);
+            let (mut seen, mut early) = (0, 0);
+            tape.backward_in_slices(&slices, &mut |gradients, number| {
+                assert_eq!(number, seen);
+                seen += 1;
+                // The last gradient of a pass is that of the source embeddings.
+                let last = gradients.get(model.params(), "encoder.embed_tokens.weight").unwrap();
+                early += usize::from(last.is_none());
+            });
+            assert_eq!(seen, slices.len());
+            assert!(2 * early > seen, "{system:?}: {early} of {seen} slices leave before the end");
+            for parameter in model.params().named().filter(|p| free.contains(p.group)) {
+                let get = |gradients: &Gradients| gradients.get(model.params(), parameter.name).unwrap();
+                assert_eq!(get(&whole), get(&gradients), "{}", parameter.name);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_step_touches_its_own_gradients_only() {
     let model = new(&tiny(System::MAE), 5);

@@ -7,9 +7,9 @@ mod trial;
 use std::collections::HashMap;
 
 use mae_data::PackedBatch;
-use mae_engine::collective::{StepSum, Team};
+use mae_engine::collective::{Round, StepSum, Team};
 use mae_engine::optim::{self, LossAndNorm, Reading, StepNumbers};
-use mae_engine::params::Updates;
+use mae_engine::params::{Slice, Updates};
 use mae_engine::{Gradients, GroupSet, HostCopy, Replays, Rng, Tape, Written};
 use mae_model::attention::Pass;
 use mae_model::groups;
@@ -51,6 +51,8 @@ pub struct Learner<M: Model = Translator> {
 struct PassKind<S> {
     step: StepKind,
     first: First,
+    /// Whether it hands slices of the gradients over on its walk back.
+    sliced: bool,
     shape: S,
 }
 
@@ -221,7 +223,15 @@ impl<M: Model> Learner<M> {
     #[must_use]
     pub fn among(mut self, team: Team) -> Self {
         self.team = team;
+        // Captured passes belong to the way of the sums.
+        (self.passes, self.sum) = (Replays::default(), StepSum::default());
         self
+    }
+
+    /// Values of each slice of the gradients of the last step, and milliseconds from when it was handed over to the end of
+    /// the pass; nothing if slices were not handed over early. Waits for the device.
+    pub fn slice_times(&self) -> Vec<(usize, f64)> {
+        self.sum.slice_times()
     }
 
     /// The processes that train this model together.
@@ -409,8 +419,11 @@ impl<M: Model> Learner<M> {
     fn passes_on_cpu(&mut self, batches: &Share, step: StepKind) -> Result<()> {
         let (size, free) = (self.team.place().size, self.free(step));
         let is_single = batches.batches == 1 && size == 1;
-        self.sum.begin();
-        for round in 0..batches.batches.div_ceil(size) {
+        self.sum.begin(&self.team, self.model.params(), free)?;
+        let rounds = batches.batches.div_ceil(size);
+        for round in 0..rounds {
+            let present = (batches.batches - round * size).min(size);
+            self.sum.begin_round(Round { present, is_first: round == 0, is_last: round + 1 == rounds });
             let updates = match batches.own.get(round) {
                 Some(_) => self.batch_pass(batches, round, step, First::Yes)?,
                 None => Updates::default(),
@@ -420,8 +433,7 @@ impl<M: Model> Learner<M> {
                 model.params_mut().apply(updates);
                 continue;
             }
-            let present = (batches.batches - round * size).min(size);
-            sum.add(team, model.params(), (gradients, free), numbers, (updates, present))?;
+            sum.add(team, model.params(), (gradients, free), numbers, updates)?;
         }
         if !is_single {
             let Self { model, gradients, numbers, sum, team, .. } = self;
@@ -433,7 +445,7 @@ impl<M: Model> Learner<M> {
     /// The gradients of the batches of this rank are added up in place, then those of all ranks.
     fn passes_on_gpu(&mut self, batches: &Share, step: StepKind) -> Result<()> {
         let (free, size) = (self.free(step), self.team.place().size);
-        self.sum.begin_on_gpu(&self.team, self.model.params(), groups::STATISTICS);
+        self.sum.begin_on_gpu(&self.team, self.model.params(), (free, groups::STATISTICS))?;
         for round in 0..batches.own.len() {
             let first = if round == 0 { First::Yes } else { First::No };
             self.batch_pass(batches, round, step, first)?;
@@ -458,20 +470,21 @@ impl<M: Model> Learner<M> {
         self.model.check_ids(batch)?;
         let number = self.counters.passes.wrapping_add((round * place.size + place.rank) as u32);
         let rng = Rng::new(self.config.seed, number);
-        self.one_pass(batch, (step, first), rng, 1.0 / batches.target_tokens as f32)
+        let slices = self.sum.slices_of_pass(&self.team, round + 1 == batches.own.len());
+        self.one_pass(batch, (step, first), (rng, 1.0 / batches.target_tokens as f32), &slices)
     }
 
-    /// Forward and backward over one batch. On a GPU, a pass of a kind that was seen before is replayed. Returns the moves
-    /// of running statistics, which a GPU has made already.
+    /// Forward and backward over one batch, handing over these slices of the gradients. On a GPU, a pass of a kind that was
+    /// seen before is replayed. Returns the moves of running statistics, which a GPU has made already.
     fn one_pass(
         &mut self,
         batch: &PackedBatch,
         (step, first): (StepKind, First),
-        rng: Rng,
-        weight: f32,
+        (rng, weight): (Rng, f32),
+        slices: &[Slice],
     ) -> Result<Updates> {
         let free = self.free(step);
-        let Self { model, config, gradients, numbers, feeds, passes, counters, .. } = self;
+        let Self { model, config, gradients, numbers, feeds, passes, counters, sum, .. } = self;
         let device = model.params().device().clone();
         let shape = model.shape(batch, config.max_tokens as usize);
         let feed = feeds.entry(shape.clone()).or_insert_with(|| model.room(&shape));
@@ -482,20 +495,22 @@ impl<M: Model> Learner<M> {
             gradients.clear();
         }
         let mut moves = Updates::default();
-        let written = passes.run(&device, PassKind { step, first, shape }, || {
-            let mut tape = Tape::training(model.params(), gradients, free, rng);
-            tape.scale_own_losses(own_losses);
-            let mut pass = Pass { tape: &mut tape, mode: &step.mode(), probe: None };
-            let sums = model.loss(&mut pass, feed, config.label_smoothing, weight);
-            let updates = tape.backward();
-            numbers.add(&sums);
-            if device.is_gpu() {
-                model.params_mut().apply(updates);
-            } else {
-                moves = updates;
-            }
-            Ok(gradients.written())
-        })?;
+        let written =
+            passes.run(&device, PassKind { step, first, sliced: !slices.is_empty(), shape }, || {
+                let mut tape = Tape::training(model.params(), gradients, free, rng);
+                tape.scale_own_losses(own_losses);
+                let mut pass = Pass { tape: &mut tape, mode: &step.mode(), probe: None };
+                let sums = model.loss(&mut pass, feed, config.label_smoothing, weight);
+                let updates =
+                    tape.backward_in_slices(slices, &mut |gradients, number| sum.complete(gradients, number));
+                numbers.add(&sums);
+                if device.is_gpu() {
+                    model.params_mut().apply(updates);
+                } else {
+                    moves = updates;
+                }
+                Ok(gradients.written())
+            })?;
         gradients.set_written(&written);
         gradients.check_complete(free)?;
         Ok(moves)

@@ -50,9 +50,14 @@ fn alone(folder: &Path, config: &RunConfig) -> Learner {
     train(folder, config, Team::alone(), |_, _| {}).unwrap().0
 }
 
+/// A rank. The gradients of the small models here leave in many slices.
+fn team(tcp: Tcp) -> Team {
+    Team::of(Arc::new(tcp)).in_slices_of(500)
+}
+
 /// Results of all ranks.
 fn together(folder: &Path, config: &RunConfig, ranks: usize) -> Vec<Result<(Learner, Outcome)>> {
-    Tcp::among_threads(ranks, |tcp| train(folder, config, Team::of(Arc::new(tcp)), |_, _| {}))
+    Tcp::among_threads(ranks, |tcp| train(folder, config, team(tcp), |_, _| {}))
 }
 
 fn file(folder: &Path, name: &str) -> Vec<u8> {
@@ -108,6 +113,23 @@ fn ranks_make_the_bits_of_one_process() {
     }
 }
 
+/// Slices that leave while the walk back goes on, all slices after it, and one slice: the same bits.
+#[test]
+fn the_way_of_gradients_changes_no_bit() {
+    let config = with_update_freq("mae", &["train.gate_every_updates=2"], 2);
+    let trained = |adapt: fn(Team) -> Team| {
+        let folder = tempfile::tempdir().unwrap();
+        let work = |tcp| train(folder.path(), &config, adapt(Team::of(Arc::new(tcp))), |_, _| {});
+        let ranks = Tcp::among_threads(2, work);
+        ranks.into_iter().map(|rank| bits(&rank.unwrap().0)).collect::<Vec<_>>()
+    };
+    let wanted = trained(|team| team.overlapping(false));
+    assert!(wanted[0] == wanted[1]);
+    assert!(trained(|team| team) == wanted);
+    assert!(trained(|team| team.in_slices_of(1)) == wanted);
+    assert!(trained(|team| team.in_slices_of(1).overlapping(false)) == wanted);
+}
+
 /// Each rank has the memory of its slice only; files have all of it, and a run resumes from them with or without.
 #[test]
 fn a_shared_memory_of_the_optimiser_changes_no_bit() {
@@ -150,7 +172,7 @@ fn gradients_in_bfloat16_are_the_same_on_all_ranks() {
     let trained = || {
         let folder = tempfile::tempdir().unwrap();
         let ranks = Tcp::among_threads(2, |tcp| {
-            let team = Team::of(Arc::new(tcp)).sending(Transport::Bf16).unwrap();
+            let team = team(tcp).sending(Transport::Bf16);
             train(folder.path(), &config, team, |_, _| {})
         });
         ranks.into_iter().map(|rank| bits(&rank.unwrap().0)).collect::<Vec<_>>()
@@ -176,7 +198,7 @@ fn a_run_resumes_with_another_number_of_ranks() {
     let config = with_update_freq("mae", &[], 2);
     let stopped = Tcp::among_threads(2, |tcp| {
         let rank = tcp.place().rank;
-        train(many.path(), &config, Team::of(Arc::new(tcp)), |event, stop| {
+        train(many.path(), &config, team(tcp), |event, stop| {
             // One rank alone is told to stop.
             let is_due = rank == 1 && matches!(event, Event::Update { done: 2 });
             stop.fetch_or(is_due, Ordering::Relaxed);
@@ -229,7 +251,7 @@ fn a_rank_that_ends_is_named_and_the_checkpoint_stays() {
     let config = with_update_freq("mae", &["train.save_interval_updates=2"], 1);
     let errors = Tcp::among_threads(3, |tcp| {
         let rank = tcp.place().rank;
-        let team = Team::of(Arc::new(tcp));
+        let team = team(tcp);
         let mut updates = 0;
         let trained = train(folder.path(), &config, team.clone(), |event, _| {
             updates += u64::from(matches!(event, Event::Update { .. }));

@@ -5,6 +5,8 @@
 //! | `mod` | [`Collective`], the interface of all back ends; [`Alone`], that of one process |
 //! | `launch` | ranks from the environment that a launcher has set |
 //! | `sum` | sums in the order of ranks, made of an exchange and a collection |
+//! | `courier` | a thread that sums slices of gradients while the rank computes |
+//! | `side` | the same by NCCL, on a stream of its own |
 //! | `step` | gradients, losses and running statistics of a training step over all ranks |
 //! | `tcp`, `rendezvous` | the back end without a library: a connection between any two ranks, and how ranks find one another |
 //! | `mpi` | MPI, opened at run time |
@@ -15,11 +17,13 @@
 //! A sum adds the values of the ranks in their order, so that K ranks make the bits of one process that does the same
 //! work in that order. Only NCCL has an order of its own, which it keeps from run to run.
 
+mod courier;
 mod launch;
 mod lifeline;
 mod mpi;
 mod nccl;
 mod rendezvous;
+pub(crate) mod side;
 mod step;
 mod sum;
 mod tcp;
@@ -30,7 +34,7 @@ use std::ops::Range;
 pub use self::launch::{Launch, Launcher, Place};
 pub use self::lifeline::OnLoss;
 pub use self::mpi::Mpi;
-pub use self::step::StepSum;
+pub use self::step::{Round, StepSum};
 pub use self::sum::{OrderedSum, Transport};
 pub use self::tcp::Tcp;
 pub use self::team::Team;

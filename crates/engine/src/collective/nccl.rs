@@ -12,9 +12,18 @@ use crate::cuda::memory::Ptr;
 use crate::cuda::{Gpu, library};
 use crate::{Error, Result};
 
-const FLOAT: c_int = 7;
-const DOUBLE: c_int = 8;
 const SUM: c_int = 0;
+
+/// Numbers of a sum, by their `ncclDataType_t`.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Float = 7,
+    Double = 8,
+    Bf16 = 9,
+}
+
+/// An address, a number of values and their kind.
+pub(crate) type Part = (Ptr, usize, Kind);
 
 /// `ncclUniqueId`.
 #[repr(C)]
@@ -111,16 +120,20 @@ impl Nccl {
         format!("{}.{}.{}", code / 10_000, code / 100 % 100, code % 100)
     }
 
-    /// Sums 32-bit floats at these addresses, and two 64-bit ones, over all ranks in place, in the order of the stream.
-    pub(super) fn sum(&self, parts: &[(Ptr, usize)], doubles: Option<Ptr>) {
+    /// The GPU.
+    pub(super) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// Sums so many numbers at these addresses over all ranks in place, in the order of `stream`. NCCL demands that a call
+    /// is captured by all ranks or by none, and ranks capture passes at different times: it is never captured.
+    pub(super) fn sum(&self, stream: CUstream, parts: &[Part]) {
         if !self.gpu.ready() {
             return;
         }
-        let parts = parts.iter().map(|&(at, count)| (at, count, FLOAT));
-        let calls = parts.chain(doubles.map(|at| (at, 2, DOUBLE)));
         // SAFETY: groups only note calls.
         let mut code = unsafe { (self.functions.group_start)() };
-        for (at, count, kind) in calls {
+        for &(at, count, kind) in parts {
             let address = at.address() as *mut c_void;
             // SAFETY: callers give living ranges of device memory of this many values.
             let called = unsafe {
@@ -128,10 +141,10 @@ impl Nccl {
                     address,
                     address,
                     count,
-                    kind,
+                    kind as c_int,
                     SUM,
                     self.communicator,
-                    self.gpu.stream(),
+                    stream,
                 )
             };
             code = if code == 0 { called } else { code };

@@ -7,64 +7,150 @@
 //! `r ← 0.9·r + 0.1·s`; the batches of a step do so in their order, after the last of them. On GPUs each rank moves them by
 //! its own batches, to rₖ, and the moves of the ranks follow one another: with d = 0.9ⁿ for n batches of a rank,
 //! `r ← dᴷ·r + Σₖ dᴷ⁻¹⁻ᵏ·(rₖ − d·r)`.
+//!
+//! Gradients leave in slices, in an order that all ranks share. A pass hands them over while it walks back, or all at its
+//! end; a rank without a batch hands over all at once.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `gpu` | the same on GPUs |
+//! | `message` | losses and moves of running statistics as ranks send them |
 
+mod gpu;
+mod message;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use self::gpu::OnGpu;
+use self::message::{message, read};
+use super::courier::Courier;
 use super::{OrderedSum, Team};
-use crate::cuda::memory::Block;
-use crate::device::{Backend, Buffer};
-use crate::ops::batch_norm::MOMENTUM;
 use crate::optim::StepNumbers;
-use crate::params::{Gradients, GroupId, GroupSet, Params, Updates};
-use crate::{Device, Error, Result};
+use crate::params::{Gradients, GroupId, GroupSet, Params, Slice, Updates};
+use crate::{Error, Result};
+
+/// Values of a slice at least, and of the part of it that a rank adds up.
+const SLICE: usize = 1 << 18;
+const PART: usize = 1 << 16;
+
+/// The batches of a step that are added at once, one of each rank.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Round {
+    /// Ranks that have a batch: the first ones.
+    pub present: usize,
+    /// True for the first batches of a step.
+    pub is_first: bool,
+    /// True for the last ones.
+    pub is_last: bool,
+}
 
 /// Sums of a step.
 #[derive(Default)]
 pub struct StepSum {
+    /// Of one process that has several batches.
     groups: Vec<OrderedSum>,
+    /// Of several processes.
+    courier: Option<Courier>,
+    slices: Arc<[Slice]>,
+    /// Slices that were handed over in this round.
+    handed_over: usize,
+    round: Round,
+    /// When slices were handed over early, and the end of the pass, on CPUs.
+    times: Vec<Instant>,
     losses: [f64; 2],
     /// Moves of running statistics, in the order of the batches.
     moves: Vec<Updates>,
-    /// Running statistics as they were before the step, on a GPU.
-    before: Option<Buffer>,
+    on_gpu: OnGpu,
 }
 
 impl StepSum {
-    /// Begins a step on CPUs: forgets one that was not finished.
-    pub fn begin(&mut self) {
+    /// Begins a step on CPUs that trains the groups `free`: forgets one that was not finished.
+    pub fn begin(&mut self, team: &Team, params: &Params, free: GroupSet) -> Result<()> {
         self.groups.iter_mut().for_each(OrderedSum::begin);
         self.losses = [0.0; 2];
         self.moves.clear();
+        let size = team.place().size;
+        if size > 1 {
+            self.slices = params.slices(free, team.slice_or(SLICE.max(PART * size))).into();
+            if self.courier.is_none() {
+                self.courier = Some(Courier::start(team)?);
+            }
+        }
+        Ok(())
     }
 
-    /// Adds a batch of each of the first `present` ranks, on CPUs: gradients of the groups `free`, losses, and moves of
-    /// running statistics. Ranks beyond them give nothing.
+    /// Begins the next batches, on CPUs.
+    pub fn begin_round(&mut self, round: Round) {
+        (self.round, self.handed_over) = (round, 0);
+        self.times.clear();
+    }
+
+    /// Returns the slices that the next pass hands over while it walks back; `is_last`: it is the last of this rank in the
+    /// step.
+    pub fn slices_of_pass(&mut self, team: &Team, is_last: bool) -> Arc<[Slice]> {
+        let is_due = team.overlaps() && (is_last || self.courier.is_some());
+        let slices = if is_due { self.slices.clone() } else { Arc::default() };
+        self.on_gpu.is_marked = !slices.is_empty();
+        slices
+    }
+
+    /// Takes a slice that is complete. Every slice is taken once in a round, in their order.
+    pub fn complete(&mut self, gradients: &mut Gradients, number: usize) {
+        match &mut self.courier {
+            Some(courier) => {
+                courier.take(gradients, &self.slices[number], self.round);
+                self.handed_over = number + 1;
+                self.times.push(Instant::now());
+            }
+            None => self.on_gpu.complete(gradients, number),
+        }
+    }
+
+    /// Returns the values of the slices that the last pass handed over early, and milliseconds from then to its end. Waits
+    /// for the device.
+    pub fn slice_times(&self) -> Vec<(usize, f64)> {
+        let times = match (&self.courier, self.times.split_last()) {
+            (Some(_), Some((end, times))) => {
+                times.iter().map(|time| 1e3 * (*end - *time).as_secs_f64()).collect()
+            }
+            _ => self.on_gpu.slice_times(),
+        };
+        self.slices.iter().map(|slice| slice.range.len()).zip(times).collect()
+    }
+
+    /// Adds a batch of each rank that is present, on CPUs: gradients of the groups `free`, losses, and moves of running
+    /// statistics. Other ranks give nothing. After the last round of several processes the sums are in `gradients`.
     pub fn add(
         &mut self,
         team: &Team,
         params: &Params,
-        (gradients, free): (&Gradients, GroupSet),
+        (gradients, free): (&mut Gradients, GroupSet),
         numbers: &mut StepNumbers,
-        (updates, present): (Updates, usize),
+        updates: Updates,
     ) -> Result<()> {
-        let ranks = team.host();
-        if team.place().is_alone() {
+        let Some(courier) = &mut self.courier else {
             self.moves.push(updates);
-        } else {
-            let all = ranks.gather(&message(numbers.take_losses(), &updates))?;
-            for (rank, message) in all.iter().enumerate().take(present) {
-                let fault = || Error::Peer {
-                    rank,
-                    name: String::new(),
-                    why: "it sent numbers of another model; all ranks must run the same program".to_owned(),
-                };
-                let (losses, moves) = read(params, message).ok_or_else(fault)?;
-                self.losses.iter_mut().zip(losses).for_each(|(sum, loss)| *sum += loss);
-                self.moves.push(moves);
-            }
+            let used = groups_of(params, free);
+            self.groups.resize_with(used.len(), OrderedSum::default);
+            let mut sums = self.groups.iter_mut().zip(used);
+            return sums.try_for_each(|(sum, group)| sum.add(team.host(), gradients.group(group), 1));
+        };
+        self.times.push(Instant::now());
+        for slice in &self.slices[self.handed_over..] {
+            courier.take(gradients, slice, self.round);
         }
-        let used = groups_of(params, free);
-        self.groups.resize_with(used.len(), || OrderedSum::by(team.transport()));
-        for (sum, group) in self.groups.iter_mut().zip(used) {
-            sum.add(ranks, gradients.group(group), present)?;
+        courier.settle(gradients)?;
+        let all = team.host().gather(&message(numbers.take_losses(), &updates))?;
+        for (rank, message) in all.iter().enumerate().take(self.round.present) {
+            let fault = || Error::Peer {
+                rank,
+                name: String::new(),
+                why: "it sent numbers of another model; all ranks must run the same program".to_owned(),
+            };
+            let (losses, moves) = read(params, message).ok_or_else(fault)?;
+            self.losses.iter_mut().zip(losses).for_each(|(sum, loss)| *sum += loss);
+            self.moves.push(moves);
         }
         Ok(())
     }
@@ -84,89 +170,6 @@ impl StepSum {
         self.moves.drain(..).for_each(|moves| params.apply(moves));
         Ok(())
     }
-
-    /// Begins a step on a GPU: keeps the running statistics.
-    pub fn begin_on_gpu(&mut self, team: &Team, params: &Params, statistics: GroupId) {
-        let count = params.group_len(statistics);
-        if team.place().is_alone() || count == 0 {
-            return;
-        }
-        if let Backend::Gpu(gpu) = params.device().backend() {
-            let before = self.before.get_or_insert_with(|| params.device().zeros(count));
-            gpu.copy(params.group_ptrs(statistics).0, before.ptr(), 4 * count);
-        }
-    }
-
-    /// Sums gradients, losses and moves of running statistics on GPUs, after this rank has made `batches` of them out of
-    /// `rounds` that a rank can have.
-    pub fn sum_on_gpu(
-        &mut self,
-        team: &Team,
-        params: &mut Params,
-        (gradients, free): (&mut Gradients, GroupSet),
-        numbers: &mut StepNumbers,
-        (statistics, [batches, rounds]): (GroupId, [usize; 2]),
-    ) -> Result<()> {
-        let device = params.device().clone();
-        let used = groups_of(params, free);
-        if batches == 0 {
-            // Nothing has been written in this step.
-            used.iter().for_each(|&group| gradients.clear_values(group));
-        }
-        let moved = self.moves(team, params, statistics, rounds);
-        match team.nccl() {
-            Some(nccl) => {
-                let parts = used.iter().map(|&group| (gradients.group_ptr(group), params.group_len(group)));
-                nccl.sum(&parts.collect::<Vec<_>>(), numbers.losses_on_gpu());
-                if let Some(moved) = &moved {
-                    nccl.sum(&[(moved.ptr(), moved.count())], None);
-                }
-            }
-            None => {
-                for group in used {
-                    gradients.change_on_host(group, |values| team.sum(values))?;
-                }
-                let losses = team.host().gather(&bytes_of(numbers.read_losses()?))?;
-                numbers.write_losses(losses.iter().fold([0.0; 2], |sum, bytes| {
-                    let own = doubles(bytes);
-                    [sum[0] + own[0], sum[1] + own[1]]
-                }));
-                if let Some(moved) = &moved {
-                    let mut values = moved.to_host();
-                    team.host().sum(&mut values)?;
-                    params.set_group(statistics, &values);
-                }
-            }
-        }
-        if let (Some(moved), Some(_), Backend::Gpu(gpu)) = (&moved, team.nccl(), device.backend()) {
-            gpu.copy(moved.ptr(), params.group_ptrs(statistics).0, 4 * moved.count());
-        }
-        device.check()
-    }
-
-    /// The part of this rank in the new running statistics: `dᴷ⁻¹⁻ᵏ·rₖ − dᴷ⁻ᵏ·r`, without the second term on rank 0.
-    fn moves(&self, team: &Team, params: &Params, statistics: GroupId, rounds: usize) -> Option<Buffer> {
-        let (before, place, device) = (self.before.as_ref()?, team.place(), params.device());
-        let Backend::Gpu(gpu) = device.backend() else { return None };
-        let decay = f64::from(1.0 - MOMENTUM).powi(rounds as i32);
-        let later = (place.size - 1 - place.rank) as i32;
-        let (moved, never) = (device.zeros(before.count()), Block::new(gpu, 4));
-        never.clear();
-        let now = params.group_ptrs(statistics).0;
-        let add = |from, factor: f64| {
-            crate::optim::cuda::add_scaled(
-                gpu,
-                [moved.ptr(), from],
-                (factor as f32, never.ptr()),
-                before.count(),
-            );
-        };
-        add(now, decay.powi(later));
-        if !place.is_first() {
-            add(before.ptr(), -decay.powi(later + 1));
-        }
-        Some(moved)
-    }
 }
 
 /// Parameters and all that training remembers, as rank 0 has them, on all ranks.
@@ -183,84 +186,4 @@ pub(super) fn share_params(team: &Team, params: &mut Params) -> Result<()> {
 
 fn groups_of(params: &Params, groups: GroupSet) -> Vec<GroupId> {
     (0..32).map(GroupId).filter(|&group| groups.contains(group) && params.group_len(group) > 0).collect()
-}
-
-fn bytes_of(losses: [f64; 2]) -> Vec<u8> {
-    losses.map(f64::to_le_bytes).concat()
-}
-
-fn doubles(bytes: &[u8]) -> [f64; 2] {
-    let number = |at: usize| {
-        bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(f64::NAN, f64::from_le_bytes)
-    };
-    [number(0), number(8)]
-}
-
-/// Losses of a batch and its moves of running statistics: number of the block, number of values, values.
-fn message(losses: [f64; 2], updates: &Updates) -> Vec<u8> {
-    let mut bytes = bytes_of(losses);
-    for (id, values) in &updates.0 {
-        bytes.extend((id.index() as u32).to_le_bytes());
-        bytes.extend((values.count() as u32).to_le_bytes());
-        bytes.extend(bytemuck::cast_slice::<f32, u8>(values));
-    }
-    bytes
-}
-
-/// The same read back; `None` if it is not of these parameters.
-fn read(params: &Params, bytes: &[u8]) -> Option<([f64; 2], Updates)> {
-    let losses = doubles(bytes.get(..16)?);
-    let (mut rest, mut updates) = (&bytes[16..], Updates::default());
-    while !rest.is_empty() {
-        let (head, behind) = rest.split_at_checked(8)?;
-        let number = |at: usize| head[at..at + 4].try_into().map(u32::from_le_bytes).map(|n| n as usize);
-        let (id, count) = (params.id_at(number(0).ok()?)?, number(4).ok()?);
-        let block = params.block(id);
-        let (values, behind) = behind.split_at_checked(4usize.checked_mul(count)?)?;
-        if block.rows * block.cols != count {
-            return None;
-        }
-        updates.0.push((id, host_buffer(params.device(), values)));
-        rest = behind;
-    }
-    Some((losses, updates))
-}
-
-fn host_buffer(device: &Device, bytes: &[u8]) -> Buffer {
-    let values: Vec<f32> =
-        bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four bytes"))).collect();
-    let mut buffer = device.scratch_floats(values.len());
-    buffer.write(0, &values);
-    buffer
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ParamsBuilder;
-
-    #[test]
-    fn messages_of_another_model_are_refused() {
-        let mut builder = ParamsBuilder::default();
-        let id = builder.vector("mean".into(), 3, GroupId(0));
-        let params = builder.finish(&Device::cpu());
-        let mut updates = Updates::default();
-        updates.0.push((id, host_buffer(params.device(), bytemuck::cast_slice(&[1.0f32, -0.0, 3.5]))));
-        let bytes = message([1.5, -2.5], &updates);
-        let (losses, moves) = read(&params, &bytes).unwrap();
-        assert_eq!(losses, [1.5, -2.5]);
-        assert_eq!(
-            moves.0[0].1.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
-            [1.0f32, -0.0, 3.5].map(f32::to_bits)
-        );
-        for end in (0..bytes.len()).filter(|end| *end != 16) {
-            assert!(read(&params, &bytes[..end]).is_none(), "{end} bytes");
-        }
-        let mut wrong = bytes.clone();
-        wrong[16] = 1;
-        assert!(read(&params, &wrong).is_none(), "there is no block 1");
-        let mut wrong = bytes;
-        wrong[20] = 2;
-        assert!(read(&params, &wrong).is_none(), "the block has three values");
-    }
 }

@@ -11,9 +11,10 @@ use crate::Result;
 use crate::device::to_bf16;
 
 /// Values that travel at once; memory for as many is needed besides the values.
-const PIECE: usize = 1 << 24;
-/// Values that one task adds.
+pub(super) const PIECE: usize = 1 << 24;
+/// Values that one task adds, and values that are not worth several.
 const CHUNK: usize = 1 << 14;
+const FEW: usize = 1 << 18;
 
 /// Numbers in which values travel between ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,60 +53,84 @@ impl OrderedSum {
 
     /// Adds the values of the first `present` ranks, in their order. The values of the others are not used.
     pub fn add<C: Collective + ?Sized>(&mut self, ranks: &C, values: &[f32], present: usize) -> Result<()> {
-        let place = ranks.place();
-        self.slices.resize_with(values.len().div_ceil(PIECE), Vec::new);
-        for (own, piece) in self.slices.iter_mut().zip(values.chunks(PIECE)) {
-            let slices = slices_of(piece.len(), place.size);
-            let length = slices[place.rank].len();
-            if !self.has_begun {
-                own.clear();
-            }
-            if place.is_alone() {
-                accumulate(own, piece);
-                continue;
-            }
-            match self.transport {
-                Transport::F32 => {
-                    self.received.resize(length * place.size, 0.0);
-                    ranks.exchange(piece, &slices, &mut self.received)?;
-                    if length > 0 {
-                        let parts = self.received.chunks_exact(length);
-                        parts.take(present).for_each(|values| accumulate(own, values));
-                    }
-                }
-                Transport::Bf16 => {
-                    let words = pack(piece, &slices, &mut self.packed);
-                    let length_in_words = words[place.rank].len();
-                    self.received.resize(length_in_words * place.size, 0.0);
-                    ranks.exchange(&self.packed, &words, &mut self.received)?;
-                    let mut values = vec![0.0; length];
-                    for rank in 0..present.min(place.size) {
-                        unpack(&self.received[rank * length_in_words..][..length_in_words], &mut values);
-                        accumulate(own, &values);
-                    }
-                }
-            }
+        for (number, piece) in values.chunks(PIECE).enumerate() {
+            self.add_piece(ranks, (number, !self.has_begun), piece, present)?;
         }
         self.has_begun = true;
         Ok(())
     }
 
+    /// Adds the values of one piece; `begins`: to nothing.
+    pub(super) fn add_piece<C: Collective + ?Sized>(
+        &mut self,
+        ranks: &C,
+        (number, begins): (usize, bool),
+        piece: &[f32],
+        present: usize,
+    ) -> Result<()> {
+        let place = ranks.place();
+        if self.slices.len() <= number {
+            self.slices.resize_with(number + 1, Vec::new);
+        }
+        let own = &mut self.slices[number];
+        if begins {
+            own.clear();
+        }
+        if place.is_alone() {
+            accumulate(own, piece);
+            return Ok(());
+        }
+        let slices = slices_of(piece.len(), place.size);
+        let length = slices[place.rank].len();
+        match self.transport {
+            Transport::F32 => {
+                self.received.resize(length * place.size, 0.0);
+                ranks.exchange(piece, &slices, &mut self.received)?;
+                if length > 0 {
+                    let parts = self.received.chunks_exact(length);
+                    parts.take(present).for_each(|values| accumulate(own, values));
+                }
+            }
+            Transport::Bf16 => {
+                let words = pack(piece, &slices, &mut self.packed);
+                let length_in_words = words[place.rank].len();
+                self.received.resize(length_in_words * place.size, 0.0);
+                ranks.exchange(&self.packed, &words, &mut self.received)?;
+                let mut values = vec![0.0; length];
+                for rank in 0..present.min(place.size) {
+                    unpack(&self.received[rank * length_in_words..][..length_in_words], &mut values);
+                    accumulate(own, &values);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the sum to `out`, on all ranks; the next one begins anew.
     pub fn finish<C: Collective + ?Sized>(&mut self, ranks: &C, out: &mut [f32]) -> Result<()> {
-        let place = ranks.place();
         self.has_begun = false;
-        for (own, piece) in self.slices.iter().zip(out.chunks_mut(PIECE)) {
-            let slices = slices_of(piece.len(), place.size);
-            piece[slices[place.rank].clone()].copy_from_slice(own);
-            match self.transport {
-                _ if place.is_alone() => {}
-                Transport::F32 => ranks.collect(piece, &slices)?,
-                Transport::Bf16 => {
-                    let words = pack(piece, &slices, &mut self.packed);
-                    ranks.collect(&mut self.packed, &words)?;
-                    for (slice, words) in slices.into_iter().zip(words) {
-                        unpack(&self.packed[words], &mut piece[slice]);
-                    }
+        let mut pieces = out.chunks_mut(PIECE).enumerate();
+        pieces.try_for_each(|(number, piece)| self.finish_piece(ranks, number, piece))
+    }
+
+    /// Writes the sum of one piece to `out`, on all ranks.
+    pub(super) fn finish_piece<C: Collective + ?Sized>(
+        &mut self,
+        ranks: &C,
+        number: usize,
+        out: &mut [f32],
+    ) -> Result<()> {
+        let place = ranks.place();
+        let slices = slices_of(out.len(), place.size);
+        out[slices[place.rank].clone()].copy_from_slice(&self.slices[number]);
+        match self.transport {
+            _ if place.is_alone() => {}
+            Transport::F32 => ranks.collect(out, &slices)?,
+            Transport::Bf16 => {
+                let words = pack(out, &slices, &mut self.packed);
+                ranks.collect(&mut self.packed, &words)?;
+                for (slice, words) in slices.into_iter().zip(words) {
+                    unpack(&self.packed[words], &mut out[slice]);
                 }
             }
         }
@@ -148,9 +173,13 @@ fn accumulate(sum: &mut Vec<f32>, values: &[f32]) {
         sum.extend_from_slice(values);
         return;
     }
-    sum.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).for_each(|(sum, values)| {
+    let add = |(sum, values): (&mut [f32], &[f32])| {
         sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-    });
+    };
+    match values.len() <= FEW {
+        true => add((sum, values)),
+        false => sum.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).for_each(add),
+    }
 }
 
 #[cfg(test)]

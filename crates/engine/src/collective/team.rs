@@ -4,10 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::nccl::{self, Nccl};
+use super::nccl::{self, Kind, Nccl};
 use super::rendezvous::host;
 use super::sum::slices_of;
 use super::{Alone, Collective, Launch, Launcher, Mpi, OrderedSum, Place, Tcp, Transport, step};
+use crate::cuda::halves::{from_halves, to_halves};
+use crate::cuda::memory::Block;
+use crate::device::Buffer;
 use crate::params::{GroupId, Params};
 use crate::{Device, Error, Result};
 
@@ -25,6 +28,9 @@ pub struct Team {
     /// The way of gradients, where it needs words.
     note: String,
     transport: Transport,
+    overlaps: bool,
+    /// Values of a slice of gradients at least.
+    slice: Option<usize>,
 }
 
 impl Team {
@@ -35,7 +41,7 @@ impl Team {
 
     /// Ranks over a back end of the host.
     pub fn of(host: Arc<dyn Collective>) -> Self {
-        Self { host, nccl: None, note: String::new(), transport: Transport::F32 }
+        Self { host, nccl: None, note: String::new(), transport: Transport::F32, overlaps: true, slice: None }
     }
 
     /// Connects the processes of a launch.
@@ -103,13 +109,31 @@ impl Team {
         Ok(self)
     }
 
-    /// Lets gradients travel in these numbers. Returns an error for those that NCCL does not send.
-    pub fn sending(self, transport: Transport) -> Result<Self> {
-        if self.nccl.is_some() && transport != Transport::F32 {
-            let why = "gradients go by NCCL, which sends f32 here: leave bf16 out";
-            return Err(Error::Launch(why.to_owned()));
-        }
-        Ok(Self { transport, ..self })
+    /// Lets gradients travel in these numbers.
+    #[must_use]
+    pub fn sending(self, transport: Transport) -> Self {
+        Self { transport, ..self }
+    }
+
+    /// Lets slices of gradients be summed while the walk back goes on, as it is by default, or all of them after it.
+    #[must_use]
+    pub fn overlapping(self, overlaps: bool) -> Self {
+        Self { overlaps, ..self }
+    }
+
+    /// Divides gradients into slices of at least so many values, for tests: small models are one slice otherwise.
+    #[must_use]
+    pub fn in_slices_of(self, values: usize) -> Self {
+        Self { slice: Some(values), ..self }
+    }
+
+    /// Values of a slice at least, if nothing else was asked for.
+    pub(super) fn slice_or(&self, usual: usize) -> usize {
+        self.slice.unwrap_or(usual)
+    }
+
+    pub(super) fn overlaps(&self) -> bool {
+        self.overlaps
     }
 
     pub(super) fn transport(&self) -> Transport {
@@ -168,7 +192,7 @@ impl Team {
             device.wait()?;
             let begun = Instant::now();
             match &self.nccl {
-                Some(nccl) => nccl.sum(&[(buffer.ptr(), count)], None),
+                Some(nccl) => self.sum_by(nccl, &buffer),
                 None if device.is_gpu() => {
                     let mut copy = buffer.to_host();
                     on_host(&mut copy)?;
@@ -180,6 +204,20 @@ impl Team {
             times.push(begun.elapsed());
         }
         Ok(times)
+    }
+
+    /// Sums a buffer of a GPU, the way gradients go.
+    fn sum_by(&self, nccl: &Nccl, buffer: &Buffer) {
+        let (gpu, at, count) = (nccl.gpu(), buffer.ptr(), buffer.count());
+        match self.transport {
+            Transport::F32 => nccl.sum(gpu.stream(), &[(at, count, Kind::Float)]),
+            Transport::Bf16 => {
+                let copy = Block::new(gpu, 2 * count);
+                to_halves(gpu, at, copy.ptr(), count);
+                nccl.sum(gpu.stream(), &[(copy.ptr(), count, Kind::Bf16)]);
+                from_halves(gpu, copy.ptr(), at, count);
+            }
+        }
     }
 
     /// Returns the part of `length` values that belongs to this rank.

@@ -28,8 +28,13 @@ pub(super) const PRELUDE_CONSTANTS: &[(&str, &dyn Constant)] = &[
 ];
 
 /// Kernel files that no op has in its room.
-static SHARED: &[&KernelFile] =
-    &[&super::sums::FILE, &super::together::FILE, &crate::optim::cuda::FILE, &super::product::FILE];
+static SHARED: &[&KernelFile] = &[
+    &super::sums::FILE,
+    &super::together::FILE,
+    &super::halves::FILE,
+    &crate::optim::cuda::FILE,
+    &super::product::FILE,
+];
 
 /// Every kernel file.
 pub(super) fn files() -> impl Iterator<Item = &'static KernelFile> {

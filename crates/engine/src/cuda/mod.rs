@@ -1,5 +1,5 @@
-//! NVIDIA GPUs. Everything runs on one stream, in the order of the calls; the host waits only where numbers are
-//! read back.
+//! NVIDIA GPUs. Everything but sums over ranks runs on one stream, in the order of the calls; the host waits only where
+//! numbers are read back.
 //!
 //! | room | what is in it |
 //! |---|---|
@@ -13,6 +13,7 @@
 //! | `profile` | the time of each kernel and product |
 //! | `graph` | passes captured once and replayed |
 //! | `sums` | sums of gradients, collected in a backward pass |
+//! | `halves` | values as bfloat16 and back |
 //! | `together` | weight gradients of a backward pass, computed at once |
 //!
 //! Errors stick: the first one is kept, nothing is done after it, and [`crate::Device::check`] returns it. So ops
@@ -20,6 +21,7 @@
 
 pub mod compile;
 pub(crate) mod graph;
+pub(crate) mod halves;
 pub(crate) mod kernel;
 pub(crate) mod launch;
 pub mod library;

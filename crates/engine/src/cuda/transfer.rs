@@ -204,6 +204,25 @@ impl Event {
         unsafe { result::event::record(self.0, stream) }.map_err(Error::driver("event"))
     }
 
+    /// The same in the stream of a GPU. In a captured pass, every replay records it, and other streams can wait for it.
+    pub(crate) fn mark(&self, gpu: &Gpu) -> Result<()> {
+        if !gpu.is_capturing() {
+            return self.record(gpu.stream());
+        }
+        let external = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
+        // SAFETY: both are alive; the owner of the captured pass keeps the event.
+        unsafe { sys::cuEventRecordWithFlags(self.0, gpu.stream(), external) }
+            .result()
+            .map_err(Error::driver("event"))
+    }
+
+    /// Lets work that `stream` is given from now on wait until the device has passed the mark.
+    pub(crate) fn hold(&self, stream: sys::CUstream) -> Result<()> {
+        let flags = sys::CUevent_wait_flags_enum::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: both are alive.
+        unsafe { result::stream::wait_event(stream, self.0, flags) }.map_err(Error::driver("event"))
+    }
+
     /// Waits until the device has passed it; at once if it was never recorded.
     pub(crate) fn wait(&self) -> Result<()> {
         // SAFETY: it is alive.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{GroupId, GroupSet, Layout, ParamId, Params};
+use super::{GroupId, GroupSet, Layout, ParamId, Params, Slice};
 use crate::cuda::memory::Ptr;
 use crate::device::{Buffer, Device};
 use crate::{Error, Result};
@@ -12,6 +12,8 @@ pub struct Gradients {
     layout: Arc<Layout>,
     buffers: Vec<Buffer>,
     written: Vec<bool>,
+    /// Blocks whose gradients are complete: nothing may be added any more.
+    sealed: Vec<bool>,
 }
 
 /// The blocks of some [`Gradients`] that hold contributions.
@@ -24,12 +26,14 @@ impl Gradients {
             layout: layout.clone(),
             buffers: layout.group_len.iter().map(|&len| device.zeros(len)).collect(),
             written: vec![false; layout.blocks.len()],
+            sealed: vec![false; layout.blocks.len()],
         }
     }
 
     /// Forgets all gradients: the next contribution to each block replaces what it holds.
     pub fn clear(&mut self) {
         self.written.fill(false);
+        self.sealed.fill(false);
     }
 
     /// An error that names the first parameter of `free` groups which got no gradient since [`Self::clear`].
@@ -60,9 +64,15 @@ impl Gradients {
         self.written.copy_from_slice(&written.0);
     }
 
+    /// Notes that the gradients of these blocks are complete until [`Self::clear`].
+    pub(crate) fn seal(&mut self, slice: &Slice) {
+        slice.blocks.iter().for_each(|&block| self.sealed[block] = true);
+    }
+
     /// Address of the gradient of a block in device memory, and whether it already holds a contribution to add to.
     pub(crate) fn slot_ptr(&mut self, id: ParamId) -> (Ptr, bool) {
         let block = &self.layout.blocks[id.0];
+        assert!(!self.sealed[id.0], "`{}` was complete", block.parts[0].name);
         let was_written = std::mem::replace(&mut self.written[id.0], true);
         (self.buffers[block.group.0].ptr().plus(4 * block.offset), was_written)
     }
@@ -74,6 +84,7 @@ impl Gradients {
     /// The gradient of a block, and whether it already holds a contribution to add to.
     pub(crate) fn slot(&mut self, id: ParamId) -> (&mut [f32], bool) {
         let block = &self.layout.blocks[id.0];
+        assert!(!self.sealed[id.0], "`{}` was complete", block.parts[0].name);
         let was_written = std::mem::replace(&mut self.written[id.0], true);
         (&mut self.buffers[block.group.0][block.range()], was_written)
     }

@@ -6,6 +6,7 @@
 //! | `values` | numbers that both devices start from |
 //! | `compare` | results of both devices side by side |
 //! | `network` | whole passes, op by op and captured |
+//! | `slices` | slices of gradients that another stream takes during a pass |
 //! | [`speed`] | rates of copies and products |
 //!
 //! A case is run on the CPU and twice on the GPU, where new memory holds garbage of two kinds: what no kernel has
@@ -19,6 +20,7 @@ mod case;
 mod compare;
 mod network;
 mod scene;
+mod slices;
 pub mod speed;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,10 @@
 //! Whole passes: a small network with every op, run op by op, and captured and replayed.
 
 use super::Case;
+use super::slices::Taker;
 use super::{Outcome, Quantity, Tolerance};
 use super::{fit, random, starts};
+use crate::collective::Transport;
 use crate::cuda::graph::Replays;
 use crate::device::{Device, Numbers};
 use crate::ops::attention::{Attention, HeadWeights, Inputs};
@@ -33,6 +35,18 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("network", "three updates, captured and replayed", tolerance, |d, n| {
             passes(d, n, How::Replayed)
         }),
+        Case::new(
+            "network",
+            "three updates, slices of gradients taken during the pass",
+            tolerance,
+            |d, n| passes(d, n, How::Sliced(Transport::F32)),
+        ),
+        Case::new(
+            "network",
+            "three updates, slices of gradients rounded during the pass",
+            tolerance,
+            |d, n| passes(d, n, How::Sliced(Transport::Bf16)),
+        ),
     ]
 }
 
@@ -40,6 +54,7 @@ pub(super) fn cases() -> Vec<Case> {
 enum How {
     OpByOp,
     Replayed,
+    Sliced(Transport),
 }
 
 /// An encoder layer with a gate for each sentence, and a decoder layer whose tokens draw an expert each.
@@ -167,23 +182,34 @@ fn try_passes(device: &Device, numbers: Numbers, how: How) -> Result<Outcome> {
     let (free, mut outcome) = (GroupSet::of(&[REST]), Outcome::new());
     let mut feed = Feed::with_room(device);
     let mut replays = Replays::default();
+    let mut taker = match how {
+        How::OpByOp | How::Replayed => None,
+        How::Sliced(transport) => Some(Taker::new(device, &params, free, transport)?),
+    };
+    let slices = taker.as_ref().map_or_else(Vec::new, |taker| taker.slices().to_vec());
     for pass in 0..3 {
         feed.load(pass);
         let (rng, weight) = (Rng::new(7, 20 + pass), 1.0 / (30 + pass) as f32);
-        let key = if how == How::Replayed { 0 } else { pass };
+        let key = if how == How::OpByOp { pass } else { 0 };
+        taker.iter().for_each(Taker::begin);
         step.begin();
         device.load_numbers(rng, weight, 1.0);
         gradients.clear();
         let (sums, written) = replays.run(device, key, || {
             let mut tape = Tape::training(&params, &mut gradients, free, rng);
             let sums = network.loss(&mut tape, &feed, weight);
-            let updates = tape.backward();
+            let updates = tape.backward_in_slices(&slices, &mut |gradients, number| {
+                taker.iter_mut().for_each(|taker| taker.complete(gradients, number));
+            });
             step.add(&sums);
             params.apply(updates);
             Ok((sums, gradients.written()))
         })?;
         gradients.set_written(&written);
         gradients.check_complete(free)?;
+        if let Some(copies) = taker.as_ref().map(|taker| taker.finish(&gradients)).transpose()?.flatten() {
+            outcome.push(Quantity::gradient(&format!("slices {pass}"), false, WIDTH, copies));
+        }
         step.norm(&params, &gradients, free, 1.0);
         let read = step.read()?.wait()?;
         let summed = [read.loss, read.nll, read.norm].map(|v| v as f32).to_vec();

@@ -97,6 +97,8 @@ pub struct TrainConfig {
     pub joint_gate_every_updates: u64,
     /// Numbers in which gradients travel between processes.
     pub ddp_dtype: DdpDtype,
+    /// Gradients are summed over processes while the backward pass goes on, not after it.
+    pub ddp_overlap: bool,
     /// 1: each process keeps the memory of the optimiser for its slice of the parameters. On CPUs.
     pub zero: u32,
     /// Updates before losses of gates (MoH's balance loss, L0's penalty) begin to count.
@@ -315,6 +317,7 @@ impl Default for TrainConfig {
             gate_every_updates: 0,
             joint_gate_every_updates: 1,
             ddp_dtype: DdpDtype::F32,
+            ddp_overlap: true,
             zero: 0,
             gate_loss_start: 0,
             gate_loss_ramp: 0,

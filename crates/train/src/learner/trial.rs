@@ -24,7 +24,7 @@ impl<M: Model> Learner<M> {
         let passes = if device.is_gpu() { 2 } else { 1 };
         for &kind in kinds {
             for _ in 0..passes {
-                self.one_pass(batch, (kind, First::Yes), rng, weight)?;
+                self.one_pass(batch, (kind, First::Yes), (rng, weight), &[])?;
                 device.wait()?;
             }
         }

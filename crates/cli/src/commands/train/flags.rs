@@ -102,6 +102,9 @@ pub struct Flags {
     /// train.ddp_dtype: numbers in which gradients travel between processes, f32 or bf16
     #[arg(long, value_name = "TYPE", help_heading = BATCHES)]
     ddp_dtype: Option<String>,
+    /// train.ddp_overlap = false: sum gradients over processes after the backward pass, not while it goes on
+    #[arg(long, help_heading = BATCHES)]
+    no_ddp_overlap: bool,
     /// train.zero: 1 divides the memory of the optimiser among processes, on CPUs
     #[arg(long, value_name = "STAGE", help_heading = BATCHES)]
     zero: Option<u32>,
@@ -191,6 +194,7 @@ impl Flags {
             ("train.subset", self.subset.map(float)),
             ("train.free", self.free.clone()),
             ("train.ddp_dtype", self.ddp_dtype.clone()),
+            ("train.ddp_overlap", self.no_ddp_overlap.then(|| "false".into())),
             ("train.zero", self.zero.as_ref().map(|v| text(v))),
             // A folder may have a name that looks like a number.
             (

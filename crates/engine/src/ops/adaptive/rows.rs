@@ -33,7 +33,7 @@ impl Tape<'_> {
             Backend::Cpu => cpu::lookup(params.matrix(table), ids, cols, &mut y),
             Backend::Gpu(gpu) => cuda::take(gpu, params.weights(table), ids, cols, &y),
         }
-        let y = self.output([ids.len(), cols], y, self.is_free(table));
+        let y = self.output([ids.len(), cols], y, self.uses([table]));
         let ids = ids.clone();
         self.record(&y, move |backward, dy| match backward.backend() {
             Backend::Cpu => cpu::lookup_backward(backward, table, &ids, &dy),

@@ -86,7 +86,7 @@ impl Tape<'_> {
         {
             self.update(id, values);
         }
-        let tracked = x.tracked() || self.any_free([norm.weight, norm.bias]);
+        let tracked = self.uses([norm.weight, norm.bias]) || x.tracked();
         let y = self.output([rows, cols], y, tracked);
         self.record(&y, move |backward, dy| match backward.backend() {
             Backend::Cpu => cpu::backward(backward, &op, &dy),

@@ -24,8 +24,8 @@ pub(super) fn forward(
     let (rows, width, params, precision) =
         (x.rows(), x.cols(), tape.params, tape.device().training_precision());
     let types = params.block(loss.vocabulary).rows;
-    let free = tape.is_free(loss.vocabulary);
-    let free_bias = loss.bias.filter(|bias| tape.is_free(*bias));
+    let free = tape.uses([loss.vocabulary]);
+    let free_bias = loss.bias.filter(|bias| tape.uses([*bias]));
     let vocabulary = params.matrix(loss.vocabulary);
     let mut sums = [0.0; 2];
     // Even runs, so that the last one is not a sliver.

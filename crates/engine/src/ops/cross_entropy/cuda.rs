@@ -126,8 +126,8 @@ pub(super) fn forward(
     let vocabulary = Vocabulary::of(tape.params, loss.vocabulary, loss.bias);
     let (rows, Vocabulary { types, width, .. }) = (x.rows(), vocabulary);
     let (pitch, size_of) = (pitch(types), gpu.act().size());
-    let (device, free) = (tape.device(), tape.is_free(loss.vocabulary));
-    let free_bias = loss.bias.filter(|bias| tape.is_free(*bias));
+    let (device, free) = (tape.device(), tape.uses([loss.vocabulary]));
+    let free_bias = loss.bias.filter(|bias| tape.uses([*bias]));
     let losses = device.scratch_floats(2 * rows);
     gpu.set_live(Live::LossWeight, loss.weight.to_bits());
     let runs = (rows * pitch).div_ceil(MAX_LOGITS).max(1);

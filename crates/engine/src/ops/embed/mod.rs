@@ -104,7 +104,7 @@ impl Tape<'_> {
             Backend::Cpu => cpu::forward(params, &op, e.positions, after, &mut y),
             Backend::Gpu(gpu) => cuda::forward(gpu, params, &op, e.positions, after, &y),
         }
-        let y = self.output([rows, width], y, self.is_free(e.table));
+        let y = self.output([rows, width], y, self.uses([e.table]));
         self.record(&y, move |backward, mut dy| match backward.backend() {
             Backend::Cpu => cpu::backward(backward, &op, &mut dy),
             Backend::Gpu(gpu) => cuda::backward(gpu, backward, &op, &dy),

@@ -87,7 +87,7 @@ impl Tape<'_> {
             Backend::Cpu => cpu::forward(params, gate, &draws, &mut weights),
             Backend::Gpu(gpu) => cuda::forward(gpu, params, gate, &draws, [rows, heads], &weights),
         }
-        let weights = self.output([rows, heads], weights, self.is_free(gate.log_a) && rows > 0);
+        let weights = self.output([rows, heads], weights, self.uses([gate.log_a]) && rows > 0);
         let batch = self.batch_share().filter(|_| gate.penalty > 0.0);
         let op = Op { gate, temperature, weights: weights.tensor().clone(), batch };
         self.record(&weights, move |backward, dw| match backward.backend() {

@@ -43,7 +43,7 @@ impl Tape<'_> {
             Backend::Cpu => cpu::forward(params, &op, &mut y, self.precision()),
             Backend::Gpu(gpu) => cuda::forward(gpu, params, &op, &y),
         }
-        let tracked = x.tracked() || self.any_free([weight, bias]);
+        let tracked = self.uses([weight, bias]) || x.tracked();
         let y = self.output([rows, cols], y, tracked);
         let kept = op.slope_reads_output().then(|| y.tensor().clone());
         self.record(&y, move |backward, dy| match backward.backend() {

@@ -91,7 +91,7 @@ impl Tape<'_> {
     /// All experts by a gate's network: [`Tape::gate_logits`], then [`Tape::mix_experts`].
     pub fn mix_by_gate(&mut self, x: &Var, network: &GateNetwork, experts: &Tensor) -> HeadMix {
         let [fc1, fc2] = [network.fc1, network.fc2];
-        let tracked = x.tracked() || self.any_free(fc1) || self.any_free(fc2);
+        let tracked = self.uses(fc1) | self.uses(fc2) | x.tracked();
         let whole = if tracked { None } else { self.weigh_by_gate(x, network, experts, None) };
         whole.unwrap_or_else(|| {
             let logits = self.gate_logits(x, network);

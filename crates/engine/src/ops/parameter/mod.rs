@@ -18,7 +18,7 @@ impl Tape<'_> {
             Backend::Cpu => cpu::forward(params, id, &mut y),
             Backend::Gpu(gpu) => cuda::forward(gpu, params, id, &y),
         }
-        let y = self.output(shape, y, self.is_free(id));
+        let y = self.output(shape, y, self.uses([id]));
         self.record(&y, move |backward, dy| match backward.backend() {
             Backend::Cpu => cpu::backward(backward, id, &dy),
             Backend::Gpu(gpu) => cuda::backward(gpu, backward, id, &dy),

@@ -50,7 +50,7 @@ impl Tape<'_> {
             Backend::Cpu => cpu::forward(params, &op, &mut y, self.precision()),
             Backend::Gpu(gpu) => cuda::forward(gpu, params, &op, &y),
         }
-        let y = self.output([rows, cols], y, x.tracked() || self.is_free(weight));
+        let y = self.output([rows, cols], y, self.uses([weight]) || x.tracked());
         let y = y.with_rows(x.real_rows().clone());
         self.record(&y, move |backward, mut dy| match backward.backend() {
             Backend::Cpu => cpu::backward(backward, &op, &mut dy),

@@ -55,7 +55,7 @@ impl Tape<'_> {
         op.forward(self, Some(&mut sum), Some(&mut normed));
         let below = x.tracked() || z.tracked();
         let sum = self.output(shape, sum, below);
-        let normed = self.output(shape, normed, below || self.any_free([norm.weight, norm.bias]));
+        let normed = self.output(shape, normed, self.uses([norm.weight, norm.bias]) || below);
         let value = sum.tensor().clone();
         self.record_two([&sum, &normed], move |backward, d_sum, d_normed| {
             op.backward(backward, &value, d_sum, d_normed);
@@ -80,7 +80,7 @@ impl Tape<'_> {
         let op = Op { x: x.clone(), residual: None, norm: Some(norm) };
         let mut normed = self.like(x);
         op.forward(self, None, Some(&mut normed));
-        let tracked = x.tracked() || self.any_free([norm.weight, norm.bias]);
+        let tracked = self.uses([norm.weight, norm.bias]) || x.tracked();
         let normed = self.output(x.shape(), normed, tracked);
         let value = x.tensor().clone();
         self.record(&normed, move |backward, d_normed| op.backward(backward, &value, None, Some(d_normed)));
