@@ -6,17 +6,17 @@
 
 `predict` prints, for the shapes of WMT14 and WikiText-103 on 8 to 512 GPUs, the efficiency of weak scaling and the share
 of an update that is the sum of gradients. It knows measured step times of one GPU (docs/performance.md), bytes of
-gradients and speeds of links. `check` measures one process, the sum of gradients and two ranks on this machine, one
-thread each, and compares the model with the measurement; it also prints two threads of one process beside two ranks.
+gradients, when slices of them are complete, and speeds of links. `check` measures one process, the sum of gradients and
+two ranks on this machine, one thread each, and compares the model with the measurement; it also prints two threads of one
+process beside two ranks.
 
 The model of an update with K ranks on nodes of G GPUs:
 
-    t(K) = t(1)·(1 + cv·√(2·ln K)) + max(0, sum(K) − hidden·t(1))
-    sum(K) = 2·(G−1)/G·bytes/link + 2·(N−1)/N·bytes/(G·network) + 2·(G−1 + N−1)·latency,  N = K/G nodes
+    t(K) = max(t, end of the sum of the last slice),  t = t(1)·(1 + cv·√(2·ln K))
+    sum(bytes) = 2·(G−1)/G·bytes/link + 2·(N−1)/N·bytes/(G·network) + 2·(G−1 + N−1)·latency,  N = K/G nodes
 
-cv is the variation of the time of a batch, as all ranks wait for the slowest. `hidden` is the part of a step during which
-slices of the gradient could travel; the program sends them after the backward pass, so it is 0, and the columns with 0.6
-show what overlap would bring.
+cv is the variation of the time of a batch, as all ranks wait for the slowest. Slices are summed one after the other, each as
+soon as it is complete; without overlap there is one slice, complete at the end.
 """
 
 import argparse
@@ -44,6 +44,8 @@ CLUSTERS = {
 }
 NODE = 8
 VARIATION = 0.02
+# Slices: share of the bytes, and seconds from when it is complete to the end of the step.
+AT_THE_END = [(1.0, 0.0)]
 
 
 def time_of_sum(ranks, size, link, network, latency):
@@ -54,10 +56,13 @@ def time_of_sum(ranks, size, link, network, latency):
     return near + far + 2 * (inside - 1 + nodes - 1) * latency
 
 
-def time_of_update(ranks, alone, total, hidden, variation=VARIATION):
-    """Seconds of an update of `ranks` ranks, where one takes `alone` and the sum `total`."""
-    slowest = alone * (1 + variation * math.sqrt(2 * math.log(ranks)))
-    return slowest + max(0.0, total - hidden * alone)
+def time_of_update(ranks, alone, cost, slices=AT_THE_END, variation=VARIATION):
+    """Seconds of an update of `ranks` ranks, where one takes `alone` and the sum of a share of the bytes `cost(share)`."""
+    step = alone * (1 + variation * math.sqrt(2 * math.log(ranks)))
+    end = 0.0
+    for share, before in slices:
+        end = max(end, step - before) + cost(share)
+    return max(step, end)
 
 
 def predict():
@@ -115,14 +120,15 @@ def check(arguments):
             environment = dict(os.environ, RAYON_NUM_THREADS="1")
             line = subprocess.run(bench, check=True, capture_output=True, text=True, env=environment).stdout
             total = json.loads(line)["ms"] / 1e3
-            predicted = time_of_update(ranks, alone, total, 0.0, variation)
+            predicted = time_of_update(ranks, alone, lambda share: share * total, variation=variation)
+            after, *_ = run(mae, home, f"after{ranks}", [*words, "--no-ddp-overlap"], arguments.launcher, ranks)
             seconds, *_ = run(mae, home, f"ranks{ranks}", words, arguments.launcher, ranks)
             threads, *_ = run(mae, home, f"threads{ranks}", [*words, "--update-freq", str(ranks)], threads=ranks)
             speed = ranks * tokens / seconds
             print(f"{ranks} ranks:           {1e3 * seconds:8.1f} ms per update  {speed:8.0f} tokens/s, "
                   f"efficiency {alone / seconds:.2f}")
-            print(f"  predicted:       {1e3 * predicted:8.1f} ms (sum of gradients {1e3 * total:.1f} ms), "
-                  f"{100 * (predicted / seconds - 1):+.0f} %")
+            print(f"  without overlap: {1e3 * after:8.1f} ms per update, predicted {1e3 * predicted:.1f} ms "
+                  f"(sum of gradients {1e3 * total:.1f} ms): {100 * (predicted / after - 1):+.0f} %")
             print(f"  {ranks} threads, freq {ranks}: {1e3 * threads:7.1f} ms per update  {ranks * tokens / threads:8.0f} "
                   f"tokens/s: the ranks are {threads / seconds:.2f} times as fast")
 

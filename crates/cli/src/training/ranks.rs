@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::{Context, Result, bail, ensure};
-use mae_engine::collective::{Launch, Launcher, Place, Team};
+use mae_engine::collective::{Launch, Launcher, Place, Team, Transport};
 use mae_engine::{Device, Error as EngineError};
 use mae_train::Error;
 
@@ -23,6 +23,41 @@ pub struct RanksArgs {
     /// Address of rank 0, without a launcher.
     #[arg(long, value_name = "tcp://HOST:PORT", requires = "distributed_rank")]
     distributed_init_method: Option<String>,
+}
+
+/// Numbers in which gradients travel, for benchmarks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum DdpDtype {
+    #[default]
+    F32,
+    Bf16,
+}
+
+impl DdpDtype {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+
+    /// Bytes of a number.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+}
+
+impl From<DdpDtype> for Transport {
+    fn from(dtype: DdpDtype) -> Self {
+        match dtype {
+            DdpDtype::F32 => Self::F32,
+            DdpDtype::Bf16 => Self::Bf16,
+        }
+    }
 }
 
 impl RanksArgs {

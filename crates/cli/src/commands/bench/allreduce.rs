@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::steps::median;
 use crate::device::DeviceArgs;
-use crate::training::ranks::{self, RanksArgs};
+use crate::training::ranks::{self, DdpDtype, RanksArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,6 +35,9 @@ pub struct Args {
     /// Sums of each size; the table has the median.
     #[arg(long, default_value_t = 7, value_name = "N")]
     rounds: usize,
+    /// Numbers in which they travel; with bf16, the GB/s are of half the bytes.
+    #[arg(long, value_enum, default_value_t, value_name = "TYPE")]
+    ddp_dtype: DdpDtype,
     /// Print JSON lines.
     #[arg(long)]
     json: bool,
@@ -49,8 +52,10 @@ pub struct Args {
 struct Line {
     ranks: usize,
     mib: usize,
+    ddp_dtype: &'static str,
     ms: f64,
-    /// Bytes that each rank sends and receives in a second, in units of 10⁹: 2·(K−1)/K times the size.
+    /// Bytes that each rank sends and receives in a second, in units of 10⁹: 2·(K−1)/K times those of the numbers as they
+    /// travel.
     gb_per_s: f64,
 }
 
@@ -60,7 +65,7 @@ pub fn run(args: &Args) -> Result<()> {
     ensure!(args.mib.iter().all(|mib| (1..=65_536).contains(mib)), "--mib: sizes are from 1 to 65536 MiB");
     let launch = args.ranks.launch()?;
     let device = args.device.open_for(launch.as_ref().map_or(0, |launch| launch.place.local_rank))?;
-    let team = ranks::team(launch.as_ref(), &device)?;
+    let team = ranks::team(launch.as_ref(), &device)?.sending(args.ddp_dtype.into());
     let place = team.place();
     if place.is_first() && !args.json {
         println!("{}", team.describe().unwrap_or_else(|| "one process: there is nothing to sum".to_owned()));
@@ -71,12 +76,15 @@ pub fn run(args: &Args) -> Result<()> {
         let times = team.time_sums(&device, count, args.rounds + 1)?;
         let seconds = median(times.iter().skip(1).map(Duration::as_secs_f64).collect());
         let share = 2.0 * (place.size - 1) as f64 / place.size as f64;
-        let gb_per_s = share * (mib << 20) as f64 / seconds / 1e9;
-        let line = Line { ranks: place.size, mib, ms: 1e3 * seconds, gb_per_s };
+        let gb_per_s = share * (args.ddp_dtype.bytes() * count) as f64 / seconds / 1e9;
+        let ddp_dtype = args.ddp_dtype.name();
+        let line = Line { ranks: place.size, mib, ddp_dtype, ms: 1e3 * seconds, gb_per_s };
         match (place.is_first(), args.json) {
             (false, _) => {}
             (true, true) => println!("{}", serde_json::to_string(&line)?),
-            (true, false) => println!("{:6} MiB {:10.3} ms {:8.2} GB/s", line.mib, line.ms, line.gb_per_s),
+            (true, false) => {
+                println!("{:6} MiB, {ddp_dtype} {:10.3} ms {:8.2} GB/s", line.mib, line.ms, line.gb_per_s);
+            }
         }
     }
     team.host().barrier()?;

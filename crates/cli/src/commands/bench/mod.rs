@@ -3,6 +3,7 @@
 mod allreduce;
 mod decode;
 mod measurement;
+mod overlap;
 mod peer;
 mod serve;
 mod shapes;
@@ -27,7 +28,10 @@ Examples:
     mae bench serve --pair de-en --source test.de --rates 5,10,20
 
   Measure the sum of gradients over two processes:
-    mpirun -n 2 mae bench allreduce --device cpu";
+    mpirun -n 2 mae bench allreduce --device cpu
+
+  And how much of it is hidden behind the step:
+    mpirun -n 2 mae bench train --overlap --variants base --device cpu --steps 3";
 
 /// Measure the speed of training and translation on random data of realistic lengths.
 #[derive(clap::Args)]

@@ -5,16 +5,18 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use mae_data::PackedBatch;
 use mae_engine::Device;
-use mae_engine::collective::Team;
+use mae_engine::collective::{Ending, Team};
 use mae_engine::cpu::gemm;
 use mae_engine::cuda::profile::OpTime;
 use mae_model::{Config, Model};
-use mae_train::plan::{Steps, step_kinds};
+use mae_train::plan::{StepKind, Steps, step_kinds};
 use mae_train::{Learner, Share, TrainConfig};
 
 use super::measurement::{Measurement, gib, report};
+use super::overlap;
 use super::peer::{Flags, Output};
 use crate::device::DeviceArgs;
+use crate::training::ranks::{self, DdpDtype, RanksArgs};
 
 /// Flags of both commands.
 #[derive(clap::Args)]
@@ -30,18 +32,28 @@ pub struct Timing {
     /// On a GPU: also run one update op by op and print the time of each kernel and product.
     #[arg(long)]
     profile: bool,
+    /// Also measure the sum of gradients over processes, alone and with the step, and print how much of it is hidden. One
+    /// process sums with MAE_COLLECTIVE=nccl only.
+    #[arg(long)]
+    overlap: bool,
+    /// Numbers in which gradients travel between processes.
+    #[arg(long, value_enum, default_value_t, value_name = "TYPE")]
+    ddp_dtype: DdpDtype,
     /// Number of rounds, in which we and the peer take turns. The output has medians over the rounds and the ratio of
     /// the best rounds.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    ranks: RanksArgs,
 }
 
 /// Opened device with the settings of the benchmark.
 pub struct Bench<'a> {
     timing: &'a Timing,
     pub device: Device,
+    team: Team,
     threads: usize,
     /// On the CPU: GFLOP/s of one large product.
     product_peak: Option<f64>,
@@ -53,12 +65,23 @@ impl<'a> Bench<'a> {
     /// Opens the device and prints its description.
     pub fn open(timing: &'a Timing, tokens: &'static str) -> Result<Self> {
         ensure!(timing.steps > 0 && timing.rounds > 0, "--steps and --rounds must be above 0");
-        let device = timing.device.open()?;
-        if !timing.output.json {
+        let launch = timing.ranks.launch()?;
+        let device = timing.device.open_for(launch.as_ref().map_or(0, |launch| launch.place.local_rank))?;
+        // With MAE_COLLECTIVE=nccl, sums of one rank are measured, too.
+        let team = ranks::team(launch.as_ref(), &device)?.sending(timing.ddp_dtype.into());
+        if !timing.output.json && team.place().is_first() {
             println!("{}", device.describe());
+            team.describe().into_iter().for_each(|ranks| println!("{ranks}"));
         }
         let product_peak = (!device.is_gpu()).then(product_peak);
-        Ok(Self { timing, device, threads: rayon::current_num_threads(), product_peak, tokens })
+        Ok(Self { timing, device, team, threads: rayon::current_num_threads(), product_peak, tokens })
+    }
+
+    /// Ends the part of this process.
+    pub fn finish(self) -> Result<()> {
+        self.team.host().barrier()?;
+        self.team.host().leave(Ending::Finished);
+        Ok(())
     }
 
     /// Times and reports every kind of step of `variant`. `tflop` is the number of operations, in units of 10¹², of the
@@ -71,9 +94,8 @@ impl<'a> Bench<'a> {
         tflop: f64,
         mut flags: Flags,
     ) -> Result<()> {
-        let Self { timing, device, product_peak, .. } = self;
-        // With MAE_COLLECTIVE=nccl, sums of one rank are measured, too.
-        let mut learner = learner.among(Team::alone().with_device(device)?);
+        let Self { timing, device, product_peak, team, .. } = self;
+        let mut learner = learner.among(team.clone());
         let name = if device.is_gpu() { "cuda" } else { "cpu" };
         flags.extend([
             ("variant", variant.to_owned()),
@@ -82,8 +104,8 @@ impl<'a> Bench<'a> {
             ("threads", self.threads.to_string()),
         ]);
         let system = learner.model.config().mixture().system;
-        let steps: Vec<&str> =
-            step_kinds(system, &TrainConfig::default()).iter().map(|kind| kind.short()).collect();
+        let kinds = step_kinds(system, &TrainConfig::default());
+        let steps: Vec<&str> = kinds.iter().map(|kind| kind.short()).collect();
         // Untimed warm-up: allocates buffers and fills caches with one step of each kind. A GPU runs every shape twice:
         // once op by op, and once to capture it.
         let warm_up = if device.is_gpu() { [data, data].concat() } else { data[..1].to_vec() };
@@ -109,10 +131,14 @@ impl<'a> Bench<'a> {
             for step in &steps {
                 let (done, times) = device.profile(|| time(&mut learner, &data[..1], step));
                 done?;
-                print_profile(variant, step, &times);
+                if team.place().is_first() {
+                    print_profile(variant, step, &times);
+                }
             }
         }
-        let tokens: usize = data.iter().map(PackedBatch::tgt_tokens).sum();
+        let ranks = team.place().size;
+        let tokens = ranks * data.iter().map(PackedBatch::tgt_tokens).sum::<usize>();
+        let is_first = team.place().is_first();
         for ((step, rounds), peak) in steps.iter().zip(&rounds).zip(peaks) {
             let of = |value: &dyn Fn(&Round) -> f64| median(rounds.iter().map(value).collect());
             let seconds = of(&|round| round.own.seconds);
@@ -143,15 +169,24 @@ impl<'a> Bench<'a> {
                 ratio_to_peer: with_peer.then(|| of(&|round| rate(round) / round.peer.unwrap_or(f64::NAN))),
                 ratio_of_best: with_peer.then(|| best(&rate) / best(&|round| round.peer.unwrap_or(f64::NAN))),
             };
-            report(&measurement, self.tokens, timing.output.json);
+            if is_first {
+                report(&measurement, self.tokens, timing.output.json);
+            }
+        }
+        for kind in kinds.iter().filter(|kind| timing.overlap && **kind != StepKind::G) {
+            let (again, overlap) = overlap::measure(learner, team, data, *kind, timing.rounds)?;
+            learner = again;
+            if is_first {
+                overlap.report(variant, timing.ddp_dtype, timing.output.json);
+            }
         }
         Ok(())
     }
 }
 
 /// Our own updates of one round.
-struct Timed {
-    seconds: f64,
+pub(super) struct Timed {
+    pub(super) seconds: f64,
     product_share: f64,
     product_gflops: f64,
 }
@@ -163,10 +198,12 @@ struct Round {
     peer_memory: Option<f64>,
 }
 
-/// Times one step on every batch.
-fn time<M: Model>(learner: &mut Learner<M>, data: &[PackedBatch], step: &str) -> Result<Timed> {
+/// Times one step on every batch. Several processes take the same batch each, so that all have the same work.
+pub(super) fn time<M: Model>(learner: &mut Learner<M>, data: &[PackedBatch], step: &str) -> Result<Timed> {
     gemm::meter_reset();
-    let shares: Vec<Share> = data.iter().map(|batch| Share::whole(vec![batch.clone()])).collect();
+    let ranks = learner.team().place().size;
+    let shares: Vec<Share> = data.iter().map(|batch| share(batch, ranks)).collect();
+    learner.team().host().barrier()?;
     let begun = Instant::now();
     let mut last = None;
     for batch in &shares {
@@ -184,6 +221,19 @@ fn time<M: Model>(learner: &mut Learner<M>, data: &[PackedBatch], step: &str) ->
         product_share: meter.seconds / seconds,
         product_gflops: meter.flops / meter.seconds / 1e9,
     })
+}
+
+/// An update in which every process has this batch.
+fn share(batch: &PackedBatch, ranks: usize) -> Share {
+    let own = Share::whole(vec![batch.clone()]);
+    let times = ranks as u64;
+    Share {
+        batches: ranks,
+        sentences: times * own.sentences,
+        source_tokens: times * own.source_tokens,
+        target_tokens: times * own.target_tokens,
+        ..own
+    }
 }
 
 /// Kernels and products of one update, the longest first.

@@ -47,7 +47,7 @@ pub fn run(args: Args) -> Result<()> {
         flags.push(("max-tokens", peer_max_tokens.unwrap_or(*max_tokens).to_string()));
         bench.measure(variant, learner, &data, tflop(shape, &data), flags)?;
     }
-    Ok(())
+    bench.finish()
 }
 
 /// Operations of matrix products in the forward pass of an average update, in units of 10¹²: 2 for each weight and row.

@@ -86,7 +86,7 @@ pub fn run(args: Args) -> Result<()> {
         flags.push(("tokens-per-sample", tokens_per_sample.to_string()));
         bench.measure(variant, Learner::new(model, &config.train), &data, tflop, flags)?;
     }
-    Ok(())
+    bench.finish()
 }
 
 impl LmSizes {
