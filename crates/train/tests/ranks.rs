@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{bits, config, data, learner, text};
 use mae_data::files::FolderLock;
-use mae_engine::collective::{Collective, Ending, Tcp, Team, Transport};
+use mae_engine::collective::{Collective, Ending, Overlap, Tcp, Team, Transport};
 use mae_train::checkpoint::{Resets, Writer};
 use mae_train::log::Event;
 use mae_train::{Error, Learner, Outcome, Result, RunConfig, Trainer};
@@ -52,7 +52,7 @@ fn alone(folder: &Path, config: &RunConfig) -> Learner {
 
 /// A rank. The gradients of the small models here leave in many slices.
 fn team(tcp: Tcp) -> Team {
-    Team::of(Arc::new(tcp)).in_slices_of(500)
+    Team::of(Arc::new(tcp)).in_slices_of(500).overlapping(Overlap::Always)
 }
 
 /// Results of all ranks.
@@ -123,11 +123,11 @@ fn the_way_of_gradients_changes_no_bit() {
         let ranks = Tcp::among_threads(2, work);
         ranks.into_iter().map(|rank| bits(&rank.unwrap().0)).collect::<Vec<_>>()
     };
-    let wanted = trained(|team| team.overlapping(false));
+    let wanted = trained(|team| team.overlapping(Overlap::Never));
     assert!(wanted[0] == wanted[1]);
-    assert!(trained(|team| team) == wanted);
+    assert!(trained(|team| team.overlapping(Overlap::Always)) == wanted);
+    assert!(trained(|team| team.in_slices_of(1).overlapping(Overlap::Always)) == wanted);
     assert!(trained(|team| team.in_slices_of(1)) == wanted);
-    assert!(trained(|team| team.in_slices_of(1).overlapping(false)) == wanted);
 }
 
 /// Each rank has the memory of its slice only; files have all of it, and a run resumes from them with or without.

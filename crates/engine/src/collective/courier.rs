@@ -43,7 +43,8 @@ impl Courier {
         let (done, back) = channel();
         let team = team.clone();
         let work = move || {
-            let mut sum = OrderedSum::by(team.transport());
+            // The rank may compute on all threads of the pool, and wait for this one.
+            let mut sum = OrderedSum::serial(team.transport());
             for mut piece in jobs {
                 let summed = add(&mut sum, &team, &mut piece);
                 let failed = summed.is_err();
@@ -119,4 +120,48 @@ fn add(sum: &mut OrderedSum, team: &Team, piece: &mut Piece) -> Result<()> {
     let Piece { number, values, round, .. } = piece;
     sum.add_piece(team.host(), (*number, round.is_first), values, round.present)?;
     if round.is_last { sum.finish_piece(team.host(), *number, values) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::collective::{Collective, Ending, Tcp};
+    use crate::params::GroupSet;
+    use crate::{Device, ParamsBuilder};
+
+    /// Ranks wait for sums on all threads of the pool: those that sum must not need one.
+    #[test]
+    fn sums_need_no_thread_of_the_pool() {
+        let size = rayon::current_num_threads().min(4);
+        if size < 2 {
+            return;
+        }
+        let length = 1 << 20;
+        let sums = Tcp::among_threads(size, |tcp| {
+            let (rank, team) = (tcp.place().rank, Team::of(Arc::new(tcp)));
+            let mut summed = Vec::new();
+            rayon::scope(|_| {
+                let mut builder = ParamsBuilder::default();
+                let id = builder.vector("weight".into(), length, GroupId(0));
+                let params = builder.finish(&Device::cpu());
+                let mut gradients = params.gradients();
+                let slices = params.slices(GroupSet::of(&[GroupId(0)]), 1);
+                let mut courier = Courier::start(&team).unwrap();
+                for [is_first, is_last] in [[true, false], [false, true]] {
+                    gradients.clear();
+                    gradients.slot(id).0.fill(1.0 + rank as f32);
+                    courier.take(&mut gradients, &slices[0], Round { present: size, is_first, is_last });
+                    courier.settle(&mut gradients).unwrap();
+                }
+                summed = gradients.slot(id).0.to_vec();
+            });
+            team.host().barrier().unwrap();
+            team.host().leave(Ending::Finished);
+            summed
+        });
+        let wanted = (size * (size + 1)) as f32;
+        assert!(sums.iter().all(|sum| sum.len() == length && sum.iter().all(|v| *v == wanted)));
+    }
 }

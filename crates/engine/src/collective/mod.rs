@@ -37,7 +37,7 @@ pub use self::mpi::Mpi;
 pub use self::step::{Round, StepSum};
 pub use self::sum::{OrderedSum, Transport};
 pub use self::tcp::Tcp;
-pub use self::team::Team;
+pub use self::team::{Overlap, Team};
 use crate::Result;
 
 /// Way in which a rank ends its part.

@@ -12,9 +12,8 @@ use crate::device::to_bf16;
 
 /// Values that travel at once; memory for as many is needed besides the values.
 pub(super) const PIECE: usize = 1 << 24;
-/// Values that one task adds, and values that are not worth several.
+/// Values that one task adds.
 const CHUNK: usize = 1 << 14;
-const FEW: usize = 1 << 18;
 
 /// Numbers in which values travel between ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +35,8 @@ pub struct OrderedSum {
     received: Vec<f32>,
     has_begun: bool,
     transport: Transport,
+    /// Adds on the calling thread alone.
+    is_serial: bool,
     /// Of a piece, as it travels.
     packed: Vec<f32>,
 }
@@ -44,6 +45,11 @@ impl OrderedSum {
     /// A sum of values that travel in these numbers.
     pub fn by(transport: Transport) -> Self {
         Self { transport, ..Self::default() }
+    }
+
+    /// The same without the help of other threads, for a thread that those may wait for.
+    pub(super) fn serial(transport: Transport) -> Self {
+        Self { transport, is_serial: true, ..Self::default() }
     }
 
     /// Begins anew.
@@ -72,12 +78,12 @@ impl OrderedSum {
         if self.slices.len() <= number {
             self.slices.resize_with(number + 1, Vec::new);
         }
-        let own = &mut self.slices[number];
+        let (own, is_serial) = (&mut self.slices[number], self.is_serial);
         if begins {
             own.clear();
         }
         if place.is_alone() {
-            accumulate(own, piece);
+            accumulate(own, piece, is_serial);
             return Ok(());
         }
         let slices = slices_of(piece.len(), place.size);
@@ -88,7 +94,7 @@ impl OrderedSum {
                 ranks.exchange(piece, &slices, &mut self.received)?;
                 if length > 0 {
                     let parts = self.received.chunks_exact(length);
-                    parts.take(present).for_each(|values| accumulate(own, values));
+                    parts.take(present).for_each(|values| accumulate(own, values, is_serial));
                 }
             }
             Transport::Bf16 => {
@@ -99,7 +105,7 @@ impl OrderedSum {
                 let mut values = vec![0.0; length];
                 for rank in 0..present.min(place.size) {
                     unpack(&self.received[rank * length_in_words..][..length_in_words], &mut values);
-                    accumulate(own, &values);
+                    accumulate(own, &values, is_serial);
                 }
             }
         }
@@ -168,7 +174,7 @@ fn unpack(words: &[f32], values: &mut [f32]) {
 }
 
 /// Adds values to a sum; the first ones are taken over.
-fn accumulate(sum: &mut Vec<f32>, values: &[f32]) {
+fn accumulate(sum: &mut Vec<f32>, values: &[f32], is_serial: bool) {
     if sum.is_empty() {
         sum.extend_from_slice(values);
         return;
@@ -176,7 +182,7 @@ fn accumulate(sum: &mut Vec<f32>, values: &[f32]) {
     let add = |(sum, values): (&mut [f32], &[f32])| {
         sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
     };
-    match values.len() <= FEW {
+    match is_serial {
         true => add((sum, values)),
         false => sum.par_chunks_mut(CHUNK).zip(values.par_chunks(CHUNK)).for_each(add),
     }

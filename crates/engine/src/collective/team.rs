@@ -20,6 +20,19 @@ const CHOICE: &str = "MAE_COLLECTIVE";
 /// In place of the number of a GPU.
 const CPU: &str = "cpu";
 
+/// When gradients are summed over ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overlap {
+    /// While the walk back goes on if that is faster: by NCCL, and between machines. Ranks of one machine without NCCL
+    /// exchange gradients by work of the cores that compute them.
+    #[default]
+    Auto,
+    /// While the walk back goes on.
+    Always,
+    /// After it.
+    Never,
+}
+
 /// The ranks of a run. Clones share connections.
 #[derive(Clone)]
 pub struct Team {
@@ -28,7 +41,7 @@ pub struct Team {
     /// The way of gradients, where it needs words.
     note: String,
     transport: Transport,
-    overlaps: bool,
+    overlap: Overlap,
     /// Values of a slice of gradients at least.
     slice: Option<usize>,
 }
@@ -41,7 +54,14 @@ impl Team {
 
     /// Ranks over a back end of the host.
     pub fn of(host: Arc<dyn Collective>) -> Self {
-        Self { host, nccl: None, note: String::new(), transport: Transport::F32, overlaps: true, slice: None }
+        Self {
+            host,
+            nccl: None,
+            note: String::new(),
+            transport: Transport::F32,
+            overlap: Overlap::Auto,
+            slice: None,
+        }
     }
 
     /// Connects the processes of a launch.
@@ -115,10 +135,10 @@ impl Team {
         Self { transport, ..self }
     }
 
-    /// Lets slices of gradients be summed while the walk back goes on, as it is by default, or all of them after it.
+    /// Lets slices of gradients be summed while the walk back goes on, or all of them after it.
     #[must_use]
-    pub fn overlapping(self, overlaps: bool) -> Self {
-        Self { overlaps, ..self }
+    pub fn overlapping(self, overlap: Overlap) -> Self {
+        Self { overlap, ..self }
     }
 
     /// Divides gradients into slices of at least so many values, for tests: small models are one slice otherwise.
@@ -133,7 +153,12 @@ impl Team {
     }
 
     pub(super) fn overlaps(&self) -> bool {
-        self.overlaps
+        let Place { size, local_size, .. } = self.place();
+        match self.overlap {
+            Overlap::Auto => self.nccl.is_some() || local_size < size,
+            Overlap::Always => true,
+            Overlap::Never => false,
+        }
     }
 
     pub(super) fn transport(&self) -> Transport {

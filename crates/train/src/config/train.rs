@@ -2,7 +2,7 @@
 
 use mae_data::BreakMode;
 use mae_engine::GroupSet;
-use mae_engine::collective::Transport;
+use mae_engine::collective::{Overlap, Transport};
 use mae_model::folder::Task;
 use mae_model::groups;
 use serde::{Deserialize, Serialize};
@@ -97,8 +97,8 @@ pub struct TrainConfig {
     pub joint_gate_every_updates: u64,
     /// Numbers in which gradients travel between processes.
     pub ddp_dtype: DdpDtype,
-    /// Gradients are summed over processes while the backward pass goes on, not after it.
-    pub ddp_overlap: bool,
+    /// When gradients are summed over processes: during the backward pass or after it.
+    pub ddp_overlap: DdpOverlap,
     /// 1: each process keeps the memory of the optimiser for its slice of the parameters. On CPUs.
     pub zero: u32,
     /// Updates before losses of gates (MoH's balance loss, L0's penalty) begin to count.
@@ -205,6 +205,29 @@ impl From<DdpDtype> for Transport {
         match dtype {
             DdpDtype::F32 => Self::F32,
             DdpDtype::Bf16 => Self::Bf16,
+        }
+    }
+}
+
+/// Time at which gradients are summed over processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DdpOverlap {
+    /// During the backward pass if that is faster.
+    #[default]
+    Auto,
+    /// During the backward pass.
+    Always,
+    /// After it.
+    Never,
+}
+
+impl From<DdpOverlap> for Overlap {
+    fn from(overlap: DdpOverlap) -> Self {
+        match overlap {
+            DdpOverlap::Auto => Self::Auto,
+            DdpOverlap::Always => Self::Always,
+            DdpOverlap::Never => Self::Never,
         }
     }
 }
@@ -317,7 +340,7 @@ impl Default for TrainConfig {
             gate_every_updates: 0,
             joint_gate_every_updates: 1,
             ddp_dtype: DdpDtype::F32,
-            ddp_overlap: true,
+            ddp_overlap: DdpOverlap::Auto,
             zero: 0,
             gate_loss_start: 0,
             gate_loss_ramp: 0,

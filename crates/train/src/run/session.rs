@@ -59,8 +59,11 @@ impl<D: Material> Session<'_, D> {
             let fault = "train.zero = 1 is for CPUs: leave it out on GPUs";
             return Err(Error::Config(vec![fault.into()]));
         }
-        let team =
-            self.team.clone().sending(config.train.ddp_dtype.into()).overlapping(config.train.ddp_overlap);
+        let team = self
+            .team
+            .clone()
+            .sending(config.train.ddp_dtype.into())
+            .overlapping(config.train.ddp_overlap.into());
         let model = self.material.model(&config.model, self.device, config.train.seed)?;
         let start = self.start(&config, &model)?;
         observer.started(&start);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use mae_data::PackedBatch;
-use mae_engine::collective::Team;
+use mae_engine::collective::{Overlap as When, Team};
 use mae_model::Model;
 use mae_train::Learner;
 use mae_train::plan::StepKind;
@@ -56,8 +56,8 @@ pub fn measure<M: Model>(
     let (learner, step_ms) = timed(learner, Team::alone())?;
     let sums = team.time_sums(&device, values, 6)?;
     let sum_ms = 1e3 * median(sums.iter().skip(1).map(Duration::as_secs_f64).collect());
-    let (learner, after_ms) = timed(learner, team.clone().overlapping(false))?;
-    let (learner, during_ms) = timed(learner, team.clone())?;
+    let (learner, after_ms) = timed(learner, team.clone().overlapping(When::Never))?;
+    let (learner, during_ms) = timed(learner, team.clone().overlapping(When::Always))?;
     let slices = learner.slice_times().into_iter();
     let slices = slices.map(|(values, ms)| (4.0 * values as f64 / f64::from(1 << 20), ms)).collect();
     let hidden = (sum_ms > 0.01 * step_ms).then(|| (1.0 - (during_ms - step_ms) / sum_ms).clamp(0.0, 1.0));

@@ -102,9 +102,9 @@ pub struct Flags {
     /// train.ddp_dtype: numbers in which gradients travel between processes, f32 or bf16
     #[arg(long, value_name = "TYPE", help_heading = BATCHES)]
     ddp_dtype: Option<String>,
-    /// train.ddp_overlap = false: sum gradients over processes after the backward pass, not while it goes on
-    #[arg(long, help_heading = BATCHES)]
-    no_ddp_overlap: bool,
+    /// train.ddp_overlap: sum gradients over processes during the backward pass: auto, always, never
+    #[arg(long, value_name = "WHEN", help_heading = BATCHES)]
+    ddp_overlap: Option<String>,
     /// train.zero: 1 divides the memory of the optimiser among processes, on CPUs
     #[arg(long, value_name = "STAGE", help_heading = BATCHES)]
     zero: Option<u32>,
@@ -194,7 +194,7 @@ impl Flags {
             ("train.subset", self.subset.map(float)),
             ("train.free", self.free.clone()),
             ("train.ddp_dtype", self.ddp_dtype.clone()),
-            ("train.ddp_overlap", self.no_ddp_overlap.then(|| "false".into())),
+            ("train.ddp_overlap", self.ddp_overlap.clone()),
             ("train.zero", self.zero.as_ref().map(|v| text(v))),
             // A folder may have a name that looks like a number.
             (
