@@ -13,10 +13,10 @@ process beside two ranks.
 The model of an update with K ranks on nodes of G GPUs:
 
     t(K) = max(t, end of the sum of the last slice),  t = t(1)·(1 + cv·√(2·ln K))
-    sum(bytes) = 2·(G−1)/G·bytes/link + 2·(N−1)/N·bytes/(G·network) + 2·(G−1 + N−1)·latency,  N = K/G nodes
+    sum(bytes) = 2·(G−1)/G·bytes/link + 2·(N−1)/N·bytes/(G·network) + 2·(G−1 + log₂ N)·latency,  N = K/G nodes
 
 cv is the variation of the time of a batch, as all ranks wait for the slowest. Slices are summed one after the other, each as
-soon as it is complete; without overlap there is one slice, complete at the end.
+soon as it is complete; without overlap there is one slice, complete at the end. Between nodes NCCL sums by trees.
 """
 
 import argparse
@@ -29,13 +29,17 @@ import tempfile
 
 import check_ranks
 
-# ms of an update of one H200 (docs/performance.md), parameters, batches of an update.
+# ms of an update of one H200 (docs/performance.md), parameters, batches of an update, share of the parameters in layers.
 SHAPES = {
-    "WMT14, transformer base, 25,000 tokens": (24.3, 78e6, 1),
-    "WMT14, transformer base, 3,300 tokens": (3.5, 78e6, 1),
-    "WikiText-103, 4,096 tokens": (13.4, 247e6, 1),
-    "WikiText-103, 4,096 tokens x update_freq 6": (6 * 12.0, 247e6, 6),
+    "WMT14, transformer base, 25,000 tokens": (24.3, 78e6, 1, 0.57),
+    "WMT14, transformer base, 3,300 tokens": (3.5, 78e6, 1, 0.57),
+    "WikiText-103, 4,096 tokens": (13.4, 247e6, 1, 0.82),
+    "WikiText-103, 4,096 tokens x update_freq 6": (6 * 12.0, 247e6, 6, 0.82),
 }
+# The backward pass is this part of a batch. Gradients of layers become complete evenly over it, those of embeddings at its
+# end; values of a slice.
+BACKWARD = 0.6
+SLICE = 8.4e6
 # GB/s of a GPU to its neighbours and to the network, as NCCL reaches them; seconds of a hop.
 CLUSTERS = {
     "NVLink, 400 Gb/s for each GPU": (360e9, 42e9, 6e-6),
@@ -53,7 +57,7 @@ def time_of_sum(ranks, size, link, network, latency):
     inside, nodes = min(ranks, NODE), math.ceil(ranks / NODE)
     near = 2 * (inside - 1) / inside * size / link
     far = 2 * (nodes - 1) / nodes * size / (inside * network)
-    return near + far + 2 * (inside - 1 + nodes - 1) * latency
+    return near + far + 2 * (inside - 1 + math.log2(nodes)) * latency
 
 
 def time_of_update(ranks, alone, cost, slices=AT_THE_END, variation=VARIATION):
@@ -65,19 +69,30 @@ def time_of_update(ranks, alone, cost, slices=AT_THE_END, variation=VARIATION):
     return max(step, end)
 
 
+def slices_of(batch, parameters, in_layers):
+    """Slices of the gradients, the first one complete first."""
+    count = max(1, round(in_layers * parameters / SLICE))
+    layers = [(in_layers / count, BACKWARD * batch * (1 - (number + 1) / count)) for number in range(count)]
+    return [*layers, (1 - in_layers, 0.0)]
+
+
 def predict():
-    for shape, (milliseconds, parameters, _) in SHAPES.items():
+    for shape, (milliseconds, parameters, batches, in_layers) in SHAPES.items():
         print(f"\n{shape}: {milliseconds:.1f} ms alone, {parameters / 1e6:.0f} M parameters")
         print(f"{'':36}  f32            f32, overlap   bf16           bf16, overlap")
         for cluster, (link, network, latency) in CLUSTERS.items():
             for ranks in (8, 16, 64, 512):
                 cells = []
                 for width in (4, 2):
-                    for hidden in (0.0, 0.6):
-                        alone = milliseconds / 1e3
-                        total = time_of_sum(ranks, width * parameters, link, network, latency)
-                        update = time_of_update(ranks, alone, total, hidden)
-                        mark = "!" if total > alone else " "
+                    alone = milliseconds / 1e3
+
+                    def cost(share):
+                        return time_of_sum(ranks, share * width * parameters, link, network, latency)
+
+                    total = cost(1.0)
+                    mark = "!" if total > alone else " "
+                    for slices in (AT_THE_END, slices_of(alone / batches, parameters, in_layers)):
+                        update = time_of_update(ranks, alone, cost, slices)
                         cells.append(f"{alone / update:4.0%} {1e3 * total:6.1f} ms{mark}")
                 print(f"{cluster:33} {ranks:4} {'  '.join(cells)}")
     print("\nEfficiency of weak scaling, and the time of the sum; ! where the sum takes longer than the step.")
