@@ -7,8 +7,8 @@
 //! limit forces all live ones to end. Finished hypotheses are ranked by their normalised score.
 //!
 //! That is the plain search; [`crate::options`] lists the other choices. Where a search needs more than the
-//! best continuations (several models, forced prefixes, no repetitions, groups, sampling), whole rows of
-//! log-probabilities are copied to the host; the rest is the same.
+//! best continuations (several models, forced prefixes, no repetitions, groups, sampling), the device makes whole
+//! rows of log-probabilities and chooses from them; the rest is the same.
 //!
 //! The hypotheses of all unfinished sentences are the rows of one step, see [`crate::running`].
 

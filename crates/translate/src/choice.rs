@@ -1,76 +1,120 @@
-//! Continuations that need more than the device's best ones: forced prefixes, no repetitions, groups of
-//! beams, sampling. All of it works on rows of log-probabilities on the host.
+//! Continuations that need more than the best ones of one model: ensembles, forced prefixes, temperatures, no repetitions,
+//! groups of beams, sampling. The device keeps the rows of log-probabilities and gives candidates back.
 
 use std::collections::HashMap;
 
 use mae_data::{EOS, PAD, UNK};
-use mae_engine::ops::decode::Candidate;
-use rayon::prelude::*;
+use mae_engine::ops::chances::{Chances, Draw, Place, Rule};
+use mae_engine::ops::decode::{Candidate, Continuations, Symbols};
 
+use crate::error::Result;
 use crate::hypothesis::Live;
-use crate::options::{Choice, SearchOptions};
-use crate::sampling::{Sampling, number_for};
+use crate::options::Choice;
+use crate::sampling::number_for;
 use crate::sentence::Sentence;
 
-/// The candidates of each sentence, in the order in which they count. A sentence comes with the row of its first
-/// hypothesis in the batch; `rows` are the log-probabilities of all their hypotheses, `[R, types]`.
-pub(crate) fn choose(
-    mut rows: Vec<f32>,
-    types: usize,
-    sentences: &[(&Sentence, usize)],
-) -> Vec<Vec<Candidate>> {
-    let mut rest = &mut rows[..];
-    let mut each = Vec::with_capacity(sentences.len());
-    for &(sentence, first_row) in sentences {
-        let (own, others) = rest.split_at_mut(sentence.live.len() * types);
-        each.push((sentence, first_row, own));
-        rest = others;
-    }
-    let chosen = each.into_par_iter().map(|(sentence, first_row, rows)| {
-        for (live, row) in sentence.live.iter().zip(rows.chunks_exact_mut(types)) {
-            constrain(row, live, sentence);
-        }
-        let (options, rows) = (&sentence.options, SentenceRows { sentence, first_row, rows, types });
-        match options.choice {
-            Choice::Best => best(&rows.all(), 2 * options.beam, |_| 0.0),
-            Choice::Diverse { groups, strength } => rows.by_groups(groups, strength, options.beam),
-            Choice::Sample(sampling) => rows.sampled(sampling, options),
-        }
-    });
-    chosen.collect()
+pub(crate) const SYMBOLS: Symbols = Symbols { pad: PAD, end: EOS, unknown: UNK };
+
+/// Continuations that were asked for.
+pub(crate) struct Asked {
+    /// First row of each sentence in the lane, and among the rows that were asked about.
+    first: Vec<[usize; 2]>,
+    /// The best continuations of sentences, or of each of their hypotheses.
+    best: Option<Continuations>,
+    drawn: Option<Continuations>,
 }
 
-/// Makes tokens that must not follow a hypothesis impossible.
-fn constrain(row: &mut [f32], live: &Live, sentence: &Sentence) {
+/// What a sentence needs of its rows.
+enum Need {
+    /// The best continuations of all its hypotheses together.
+    Best,
+    /// The best continuations of each hypothesis.
+    BestOfEach { groups: usize, strength: f32 },
+    /// Draws: the hypothesis that each continues.
+    Draws(Vec<usize>),
+}
+
+/// The rows of a sentence, whose first hypothesis is row `first` of the lane.
+pub(crate) fn places(sentence: &Sentence, first: usize) -> impl Iterator<Item = Place> + '_ {
+    let temperature = sentence.options.temperature;
+    (0..sentence.live.len()).map(move |i| Place { row: (first + i) as u32, temperature })
+}
+
+/// Asks for the continuations of sentences, each with its first row in the lane. `chances` has all their rows, in order.
+pub(crate) fn ask(mut chances: Chances, sentences: &[(&Sentence, usize)]) -> Result<Asked> {
+    let rules =
+        sentences.iter().flat_map(|(sentence, _)| sentence.live.iter().map(|live| rule(live, sentence)));
+    chances.constrain(&rules.collect::<Vec<_>>(), SYMBOLS);
+    let (mut first, mut groups, mut draws, mut count) = (Vec::new(), Vec::new(), Vec::new(), 1);
+    let (mut scores, mut row) = (Vec::new(), 0);
+    for &(sentence, in_lane) in sentences {
+        let rows = row..row + sentence.live.len();
+        match need(sentence) {
+            Need::Best => groups.push(rows.clone()),
+            Need::BestOfEach { .. } => groups.extend(rows.clone().map(|row| row..row + 1)),
+            Need::Draws(parents) => draws.extend(parents.iter().enumerate().map(|(i, parent)| {
+                let Choice::Sample(sampling) = sentence.options.choice else { unreachable!("it draws") };
+                let uniform = number_for(sentence.options.seed, sentence.line, sentence.step, i);
+                Draw { row: (row + parent) as u32, uniform, bounds: sampling.bounds() }
+            })),
+        }
+        first.push([in_lane, row]);
+        count = count.max(2 * sentence.options.beam);
+        scores.extend(sentence.live.iter().map(|live| live.cumulative));
+        row = rows.end;
+    }
+    let best = (!groups.is_empty()).then(|| chances.best(&scores, &groups, count)).transpose()?;
+    let drawn = (!draws.is_empty()).then(|| chances.draw(&scores, &draws)).transpose()?;
+    Ok(Asked { first, best, drawn })
+}
+
+impl Asked {
+    /// The candidates of each of the sentences, in the order in which they count. Waits for the device.
+    pub(crate) fn collect(self, sentences: &[&Sentence]) -> Result<Vec<Vec<Candidate>>> {
+        let ranked = |found: Option<Continuations>| found.map(Continuations::ranked).transpose();
+        let mut best = ranked(self.best)?.unwrap_or_default().into_iter();
+        let mut drawn = ranked(self.drawn)?.unwrap_or_default().into_iter();
+        let mut all = Vec::with_capacity(sentences.len());
+        for (sentence, [in_lane, row]) in sentences.iter().zip(self.first) {
+            let mut candidates = match need(sentence) {
+                Need::Best => best.next().unwrap_or_default(),
+                Need::BestOfEach { groups, strength } => {
+                    let each: Vec<_> = best.by_ref().take(sentence.live.len()).collect();
+                    by_groups(sentence, &each, groups, strength)
+                }
+                Need::Draws(parents) => drawn.by_ref().take(parents.len()).flatten().collect(),
+            };
+            candidates.iter_mut().for_each(|candidate| candidate.row += in_lane as u32 - row as u32);
+            all.push(candidates);
+        }
+        Ok(all)
+    }
+}
+
+fn need(sentence: &Sentence) -> Need {
+    match sentence.options.choice {
+        Choice::Diverse { groups, strength } if sentence.step >= sentence.forced() => {
+            Need::BestOfEach { groups, strength }
+        }
+        Choice::Best | Choice::Diverse { .. } => Need::Best,
+        // At the first free choice there is one hypothesis, which the whole beam comes from.
+        Choice::Sample(_) if sentence.step == sentence.forced() => {
+            Need::Draws(vec![0; sentence.options.beam])
+        }
+        Choice::Sample(_) => Need::Draws((0..sentence.live.len()).collect()),
+    }
+}
+
+/// What may follow a hypothesis.
+fn rule(live: &Live, sentence: &Sentence) -> Rule {
     let (step, options) = (sentence.step, &sentence.options);
-    row[UNK as usize] -= options.unkpen;
-    if step >= sentence.max_len {
-        return keep_only(row, EOS);
-    }
-    if let Some(&forced) = sentence.prefix.get(step) {
-        return keep_only(row, forced);
-    }
-    let end = row[EOS as usize];
-    row[PAD as usize] = f32::NEG_INFINITY;
-    if step < options.min_len {
-        row[EOS as usize] = f32::NEG_INFINITY;
-    }
-    let (mut repeats, n) = (false, options.no_repeat_ngram_size);
-    let tokens = if n > 0 { sentence.history.tokens(live) } else { Vec::new() };
-    for token in repeating(&tokens, n) {
-        row[token as usize] = f32::NEG_INFINITY;
-        repeats = true;
-    }
-    // Too short to end, but everything else is forbidden: better an end than nothing.
-    if repeats && !row.iter().any(|p| p.is_finite()) {
-        row[EOS as usize] = end;
-    }
-}
-
-fn keep_only(row: &mut [f32], token: u32) {
-    let kept = row[token as usize];
-    row.fill(f32::NEG_INFINITY);
-    row[token as usize] = kept;
+    let only = if step >= sentence.max_len { Some(EOS) } else { sentence.prefix.get(step).copied() };
+    let n = options.no_repeat_ngram_size;
+    let forbidden = match n > 0 && only.is_none() {
+        true => repeating(&sentence.history.tokens(live), n).collect(),
+        false => Vec::new(),
+    };
+    Rule { unknown_penalty: options.unkpen, only, too_short: step < options.min_len, forbidden }
 }
 
 /// The tokens that would repeat a sequence of `n` tokens.
@@ -81,97 +125,36 @@ fn repeating(tokens: &[u32], n: usize) -> impl Iterator<Item = u32> {
     known.windows(n.max(1)).filter(move |seen| seen[..n - 1] == *context).map(move |seen| seen[n - 1])
 }
 
-/// A sentence's hypotheses with what may follow them.
-struct SentenceRows<'a> {
-    sentence: &'a Sentence,
-    /// The row of its first hypothesis in the batch.
-    first_row: usize,
-    rows: &'a [f32],
-    types: usize,
-}
-
-/// A hypothesis: its row in the batch, its cumulative log-probability, the log-probabilities of what may
-/// follow.
-type Row<'a> = (u32, f32, &'a [f32]);
-
-impl<'a> SentenceRows<'a> {
-    fn row(&self, index: usize) -> Row<'a> {
-        let row = (self.first_row + index) as u32;
-        (row, self.sentence.live[index].cumulative, &self.rows[index * self.types..(index + 1) * self.types])
-    }
-
-    fn all(&self) -> Vec<Row<'a>> {
-        (0..self.sentence.live.len()).map(|index| self.row(index)).collect()
-    }
-
-    /// Returns true at the first free choice: there is one hypothesis, which the whole beam comes from.
-    fn is_first(&self) -> bool {
-        self.sentence.step == self.sentence.forced()
-    }
-
-    /// fairseq's `DiverseBeamSearch`: hypothesis i is in group i modulo `groups`; candidates of the groups
-    /// take turns.
-    fn by_groups(&self, groups: usize, strength: f32, beam: usize) -> Vec<Candidate> {
-        if self.sentence.step < self.sentence.forced() {
-            return best(&self.all(), 1, |_| 0.0);
-        }
-        let mut taken: HashMap<u32, f32> = HashMap::new();
-        let mut found = Vec::with_capacity(groups);
-        for group in 0..groups {
-            let members = (0..self.sentence.live.len()).skip(group).step_by(groups);
-            let rows =
-                if self.is_first() { self.all() } else { members.map(|index| self.row(index)).collect() };
-            let candidates =
-                best(&rows, 2 * beam / groups, |token| strength * taken.get(&token).copied().unwrap_or(0.0));
-            candidates.iter().for_each(|candidate| *taken.entry(candidate.token).or_default() += 1.0);
-            found.push(candidates);
-        }
-        let in_turn = |rank: usize| found.iter().filter_map(move |candidates| candidates.get(rank).copied());
-        (0..2 * beam / groups).flat_map(in_turn).collect()
-    }
-
-    /// One continuation per hypothesis; at first as many as the beam is wide. A draw depends on the seed, the
-    /// sentence's place in the input, the step and the hypothesis' rank.
-    fn sampled(&self, sampling: Sampling, options: &SearchOptions) -> Vec<Candidate> {
-        let draws = if self.is_first() { options.beam } else { self.sentence.live.len() };
-        let draw = |i: usize| {
-            let (row, score, log_probs) = self.row(if self.is_first() { 0 } else { i });
-            let number = number_for(options.seed, self.sentence.line, self.sentence.step, i);
-            let token = sampling.draw(log_probs, number)?;
-            Some(Candidate { score: score + log_probs[token as usize], row, token })
+/// fairseq's `DiverseBeamSearch`: hypothesis i is in group i modulo `groups`; candidates of the groups take turns. A token
+/// costs a group `strength` for every time that the groups before it have it among their candidates.
+///
+/// `each` has the 2·beam best continuations of each hypothesis. Costs only lower a score, and the groups before have fewer
+/// different tokens than these lists are longer than a group's share, so nothing better is missing in them.
+fn by_groups(sentence: &Sentence, each: &[Vec<Candidate>], groups: usize, strength: f32) -> Vec<Candidate> {
+    let first = sentence.step == sentence.forced();
+    let share = 2 * sentence.options.beam / groups;
+    let mut taken: HashMap<u32, f32> = HashMap::new();
+    let mut found: Vec<Vec<Candidate>> = Vec::with_capacity(groups);
+    for group in 0..groups {
+        // The first choice has one hypothesis for all groups.
+        let members = each.iter().enumerate().filter(|(i, _)| first || i % groups == group);
+        let cost = |token: u32| strength * taken.get(&token).copied().unwrap_or(0.0);
+        let costly = |candidate: &Candidate| Candidate {
+            score: candidate.score - cost(candidate.token),
+            ..*candidate
         };
-        (0..draws).filter_map(draw).collect()
+        let mut candidates: Vec<Candidate> = members.flat_map(|(_, list)| list).map(costly).collect();
+        candidates.sort_by(Candidate::order);
+        candidates.truncate(share);
+        candidates.iter().for_each(|candidate| *taken.entry(candidate.token).or_default() += 1.0);
+        found.push(candidates);
     }
-}
-
-/// The `count` best continuations of `rows`, after `cost` is taken off; possible ones only.
-fn best(rows: &[Row<'_>], count: usize, cost: impl Fn(u32) -> f32) -> Vec<Candidate> {
-    let mut best: Vec<Candidate> = Vec::with_capacity(count + 1);
-    for &(row, score, log_probs) in rows {
-        let mut bar = if best.len() < count { f32::NEG_INFINITY } else { best[count - 1].score };
-        for (token, log_prob) in log_probs.iter().enumerate() {
-            // Costs only lower a score, so most tokens need one comparison.
-            let value = score + log_prob;
-            if !value.is_finite() || value < bar {
-                continue;
-            }
-            let token = token as u32;
-            let candidate = Candidate { score: value - cost(token), row, token };
-            let at = best.partition_point(|other| other.order(&candidate).is_lt());
-            best.insert(at, candidate);
-            best.truncate(count);
-            if best.len() == count {
-                bar = best[count - 1].score;
-            }
-        }
-    }
-    best
+    let in_turn = |rank: usize| found.iter().filter_map(move |candidates| candidates.get(rank).copied());
+    (0..share).flat_map(in_turn).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use mae_engine::Rng;
-
     use super::*;
 
     fn repeats(tokens: &[u32], n: usize) -> Vec<u32> {
@@ -191,24 +174,5 @@ mod tests {
             assert!(repeats(&[], n).is_empty());
             assert!(n == 1 || repeats(&[5], n).is_empty());
         }
-    }
-
-    #[test]
-    fn the_best_after_costs_are_those_of_a_sort() {
-        let stream = Rng::new(4, 0).stream(0);
-        let values: Vec<f32> = (0..3 * 50).map(|i| stream.normal(i, 0)).collect();
-        let rows: Vec<Row<'_>> =
-            values.chunks_exact(50).enumerate().map(|(i, row)| (i as u32, -(i as f32) / 2.0, row)).collect();
-        let cost = |token: u32| if token.is_multiple_of(3) { 0.8 } else { 0.0 };
-        let mut all: Vec<Candidate> = Vec::new();
-        for (row, score, values) in &rows {
-            all.extend(values.iter().enumerate().map(|(token, value)| Candidate {
-                score: score + value - cost(token as u32),
-                row: *row,
-                token: token as u32,
-            }));
-        }
-        all.sort_by(Candidate::order);
-        assert_eq!(best(&rows, 9, cost), all[..9]);
     }
 }

@@ -6,15 +6,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use mae_data::{EOS, PAD, UNK};
-use mae_engine::ops::decode::{
-    Candidate, Continuations, LiveRow, Room, Symbols, continuations, log_probs, mean_log_probs,
-};
-use mae_engine::{Ids, Tape, Tensor};
+use mae_engine::ops::chances::{Chances, Place};
+use mae_engine::ops::decode::{Candidate, Continuations, LiveRow, Room, continuations};
 use mae_model::{DecoderState, ExpertMode, Model, SearchRoom, Translator};
 
 use crate::batches::LaneLimits;
-use crate::choice::choose;
+use crate::choice::{self, SYMBOLS};
 use crate::error::{Error, Result};
 use crate::running::{Finished, Job, Ticket};
 use crate::sentence::Sentence;
@@ -37,10 +34,11 @@ pub(crate) struct Lane {
 }
 
 /// Continuations that were asked for.
-struct Asked {
-    /// Those of sentences that the host chose for; `None` for those that the device ranks, in order.
-    chosen: Vec<Option<Vec<Candidate>>>,
-    ranked: Option<Continuations>,
+enum Asked {
+    /// Those of plain sentences, in order, and of those that need more.
+    Device { ranked: Option<Continuations>, special: Option<choice::Asked> },
+    /// Those of all sentences, where some have shortlists.
+    Listed(Vec<Vec<Candidate>>),
 }
 
 /// Demand of a sentence.
@@ -50,7 +48,6 @@ struct Demand {
     source: usize,
 }
 
-const SYMBOLS: Symbols = Symbols { pad: PAD, end: EOS, unknown: UNK };
 const STARTED: &str = "a lane with sentences has states";
 
 impl Lane {
@@ -88,13 +85,12 @@ impl Lane {
 
     /// Ends the step that was asked for: hypotheses end and live on, finished sentences leave.
     pub(crate) fn collect(&mut self, models: &[&Translator], finished: &mut Vec<Finished>) -> Result<()> {
-        let Some(Asked { chosen, ranked }) = self.asked.take() else { return Ok(()) };
-        let ranked = ranked.map(Continuations::ranked).transpose()?.unwrap_or_default();
+        let Some(asked) = self.asked.take() else { return Ok(()) };
+        let candidates = self.candidates(models.len(), asked)?;
         models[0].params().device().check()?;
-        let (mut ranked, mut parents, mut first_row) = (ranked.into_iter(), Vec::new(), 0);
+        let (mut parents, mut first_row) = (Vec::new(), 0);
         let sentences = std::mem::take(&mut self.sentences);
-        for (mut sentence, chosen) in sentences.into_iter().zip(chosen) {
-            let candidates = chosen.or_else(|| ranked.next()).unwrap_or_default();
+        for (mut sentence, candidates) in sentences.into_iter().zip(candidates) {
             let rows = sentence.live.len();
             if !self.cancelled.contains(&sentence.ticket) {
                 sentence.advance(&candidates, first_row, &mut parents);
@@ -109,6 +105,24 @@ impl Lane {
         self.cancelled.clear();
         self.keep(models, &parents);
         Ok(())
+    }
+
+    /// The candidates of all sentences, in order.
+    fn candidates(&self, models: usize, asked: Asked) -> Result<Vec<Vec<Candidate>>> {
+        let (ranked, special) = match asked {
+            Asked::Listed(found) => return Ok(found),
+            Asked::Device { ranked, special } => (ranked, special),
+        };
+        let others: Vec<&Sentence> =
+            self.sentences.iter().filter(|sentence| !is_plain(sentence, models)).collect();
+        let ranked = ranked.map(Continuations::ranked).transpose()?.unwrap_or_default();
+        let special = special.map(|asked| asked.collect(&others)).transpose()?.unwrap_or_default();
+        let (mut ranked, mut special) = (ranked.into_iter(), special.into_iter());
+        let of = |sentence: &Sentence| match is_plain(sentence, models) {
+            true => ranked.next().unwrap_or_default(),
+            false => special.next().unwrap_or_default(),
+        };
+        Ok(self.sentences.iter().map(of).collect())
     }
 
     fn keep(&mut self, models: &[&Translator], parents: &[u32]) {
@@ -246,8 +260,7 @@ impl Lane {
         let tokens: Vec<u32> =
             self.sentences.iter().flat_map(|sentence| &sentence.live).map(|live| live.last).collect();
         let rows = Rows::of(&self.sentences, models.len());
-        let mut log_probs: Vec<Vec<Vec<f32>>> = rows.host.iter().map(|_| Vec::new()).collect();
-        let (mut ranked, mut types, mut listed) = (None, 0, Vec::new());
+        let (mut ranked, mut chances, mut types, mut listed) = (None, None::<Chances>, 0, Vec::new());
         let (_, states) = self.state.0.as_mut().expect(STARTED);
         for (model, state) in models.iter().zip(states) {
             let logits = model.step(state, &tokens, mode)?;
@@ -261,80 +274,59 @@ impl Lane {
                     2 * self.sentences.iter().map(|sentence| sentence.options.beam).max().unwrap_or(1);
                 ranked = Some(continuations(&logits, &rows.live, &rows.groups, count, SYMBOLS)?);
             }
-            // They are read before the next model runs: captured steps share their memory.
-            for (chosen, log_probs) in rows.host.iter().zip(&mut log_probs) {
-                log_probs.push(chosen.log_probs(model, &logits, tokens.len()));
+            // They are taken before the next model runs: captured steps share their memory.
+            match &mut chances {
+                _ if rows.places.is_empty() => {}
+                None => chances = Some(Chances::of(&logits, &rows.places, models.len())),
+                Some(chances) => chances.add(&logits, &rows.places),
             }
         }
-        if self.columns.is_some() {
-            let chosen = Listed::choose(&self.sentences, &listed, types).into_iter().map(Some).collect();
-            self.asked = Some(Asked { chosen, ranked: None });
-            return Ok(());
-        }
-        let mut chosen = vec![None; self.sentences.len()];
-        for (group, log_probs) in rows.host.iter().zip(log_probs) {
-            let sentences: Vec<_> =
-                group.sentences.iter().map(|&(i, row)| (&self.sentences[i], row)).collect();
-            let candidates = choose(mean_log_probs(log_probs), types, &sentences);
-            for (&(i, _), candidates) in group.sentences.iter().zip(candidates) {
-                chosen[i] = Some(candidates);
+        self.asked = Some(match self.columns.is_some() {
+            true => Asked::Listed(Listed::choose(&self.sentences, &listed, types)),
+            false => {
+                let special: Vec<_> =
+                    rows.special.iter().map(|&(i, row)| (&self.sentences[i], row)).collect();
+                let special = chances.map(|chances| choice::ask(chances, &special)).transpose()?;
+                Asked::Device { ranked, special }
             }
-        }
-        self.asked = Some(Asked { chosen, ranked });
+        });
         Ok(())
     }
 }
 
-/// Rows of a step by who ranks their continuations.
+/// Returns true if the best continuations by one model are enough.
+fn is_plain(sentence: &Sentence, models: usize) -> bool {
+    models == 1 && sentence.is_plain()
+}
+
+/// Rows of a step by what their sentences need.
 struct Rows {
     /// All rows.
     live: Vec<LiveRow>,
-    /// Rows of each sentence that the device ranks.
+    /// Rows of each plain sentence.
     groups: Vec<Range<usize>>,
-    /// Sentences that the host chooses for, by temperature.
-    host: Vec<HostRows>,
-}
-
-/// Sentences with the same temperature, whose log-probabilities the host reads.
-struct HostRows {
-    temperature: f32,
-    /// Place of each sentence in the lane, and its first row.
-    sentences: Vec<(usize, usize)>,
-    rows: Vec<u32>,
+    /// Place of each other sentence in the lane, and its first row.
+    special: Vec<(usize, usize)>,
+    /// Their rows.
+    places: Vec<Place>,
 }
 
 impl Rows {
     fn of(sentences: &[Sentence], models: usize) -> Self {
         let live: Vec<LiveRow> = sentences.iter().flat_map(Sentence::rows).collect();
-        let (mut groups, mut host, mut first) = (Vec::new(), Vec::<HostRows>::new(), 0);
+        let mut rows = Self { live, groups: Vec::new(), special: Vec::new(), places: Vec::new() };
+        let mut first = 0;
         for (i, sentence) in sentences.iter().enumerate() {
-            let rows = first..first + sentence.live.len();
-            first = rows.end;
-            if models == 1 && sentence.is_plain() {
-                groups.push(rows);
-                continue;
+            let end = first + sentence.live.len();
+            if is_plain(sentence, models) {
+                rows.groups.push(first..end);
+            } else {
+                rows.special.push((i, first));
+                rows.places.extend(choice::places(sentence, first));
             }
-            let temperature = sentence.options.temperature;
-            let at = host.iter().position(|group| group.temperature == temperature).unwrap_or_else(|| {
-                host.push(HostRows { temperature, sentences: Vec::new(), rows: Vec::new() });
-                host.len() - 1
-            });
-            host[at].sentences.push((i, rows.start));
-            host[at].rows.extend(rows.start as u32..rows.end as u32);
+            first = end;
         }
-        Self { live, groups, host }
-    }
-}
-
-impl HostRows {
-    /// Log-probabilities of what may follow, `[rows, types]`; `live` is the number of hypotheses of the lane.
-    fn log_probs(&self, model: &Translator, logits: &Tensor, live: usize) -> Vec<f32> {
-        if self.rows.len() == live {
-            return log_probs(logits, live, self.temperature);
-        }
-        let mut tape = Tape::evaluation(model.params());
-        let rows = Ids::from_host(model.params().device(), &self.rows);
-        log_probs(&tape.gather(logits, &rows), self.rows.len(), self.temperature)
+        rows
     }
 }
 

@@ -1,6 +1,7 @@
-//! Drawing a token from a row of log-probabilities.
+//! Random choices of a search.
 
 use mae_engine::Rng;
+use mae_engine::ops::chances::Bounds;
 
 /// The uniform random number of [0, 1) for one draw: of the text at this place in the input, the `step`-th
 /// token of its `rank`-th hypothesis. It depends on nothing else, so neither batches nor threads change what
@@ -33,135 +34,12 @@ impl Sampling {
         faults
     }
 
-    /// Draws a token with a uniform random number of [0, 1); `None` where no token is possible. Tokens are
-    /// drawn in proportion to their probabilities, which need not add up to 1; those with numbers that are
-    /// not finite cannot be drawn.
-    pub fn draw(&self, log_probs: &[f32], uniform: f32) -> Option<u32> {
-        let finite = log_probs.iter().copied().filter(|log_prob| log_prob.is_finite());
-        let most = finite.fold(f32::NEG_INFINITY, f32::max);
-        // Relative to the likeliest, so that none underflows because all are small.
-        let weight = |token: u32| {
-            let log_prob = log_probs[token as usize];
-            if log_prob.is_finite() { f64::from(log_prob - most).exp() } else { 0.0 }
-        };
-        let tokens = self.tokens(log_probs, weight);
-        let total: f64 = tokens.iter().map(|&token| weight(token)).sum();
-        let (mut left, mut last) = (f64::from(uniform) * total, None);
-        for &token in &tokens {
-            let weight = weight(token);
-            if weight > 0.0 {
-                last = Some(token);
-            }
-            left -= weight;
-            if left < 0.0 {
-                break;
-            }
-        }
-        // Rounding can leave a little: then it is the last that is possible.
-        last
+    pub(crate) fn bounds(self) -> Bounds {
+        Bounds { most: self.topk, share: self.topp }
     }
 
-    /// The tokens within the bounds; the most likely first where there are bounds.
-    fn tokens(&self, log_probs: &[f32], weight: impl Fn(u32) -> f64) -> Vec<u32> {
-        let mut tokens: Vec<u32> = (0..log_probs.len() as u32).collect();
-        if self.topk.is_none() && self.topp.is_none() {
-            return tokens;
-        }
-        tokens.retain(|&token| log_probs[token as usize].is_finite());
-        let enough = self.topp.map(|p| f64::from(p) * tokens.iter().map(|&token| weight(token)).sum::<f64>());
-        let likelier =
-            |a: &u32, b: &u32| log_probs[*b as usize].total_cmp(&log_probs[*a as usize]).then(a.cmp(b));
-        if let Some(k) = self.topk.filter(|&k| k < tokens.len()) {
-            tokens.select_nth_unstable_by(k, likelier);
-            tokens.truncate(k);
-        }
-        tokens.sort_unstable_by(likelier);
-        if let Some(enough) = enough {
-            let mut sum = 0.0;
-            let below = |&&token: &&u32| {
-                sum += weight(token);
-                sum < enough
-            };
-            let reached = tokens.iter().take_while(below).count() + 1;
-            tokens.truncate(reached);
-        }
-        tokens
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PROBABILITIES: [f32; 6] = [0.1, 0.0, 0.4, 0.05, 0.25, 0.2];
-
-    /// The share of each token in many draws.
-    fn shares(sampling: Sampling) -> Vec<f64> {
-        let log_probs = PROBABILITIES.map(f32::ln);
-        let draws = 20_000;
-        let mut counts = vec![0.0; PROBABILITIES.len()];
-        for i in 0..draws {
-            counts[sampling.draw(&log_probs, number_for(1, i, 0, 0)).unwrap() as usize] +=
-                1.0 / f64::from(draws);
-        }
-        counts
-    }
-
-    fn assert_shares(sampling: Sampling, want: [f64; 6]) {
-        let got = shares(sampling);
-        for (token, (got, want)) in got.iter().zip(want).enumerate() {
-            assert!(
-                (got - want).abs() < 0.015,
-                "{sampling:?}: token {token} has {got} of the draws, not {want}"
-            );
-            assert_eq!(*got == 0.0, want == 0.0, "{sampling:?}: token {token}");
-        }
-    }
-
-    #[test]
-    fn draws_follow_the_probabilities_within_the_bounds() {
-        assert_shares(Sampling::default(), PROBABILITIES.map(f64::from));
-        let of = |sum: f64| move |kept: [f64; 6]| kept.map(|p| p / sum);
-        assert_shares(Sampling { topk: Some(3), topp: None }, of(0.85)([0.0, 0.0, 0.4, 0.0, 0.25, 0.2]));
-        // 0.4 + 0.25 is below 0.7, so a third token is needed.
-        assert_shares(Sampling { topk: None, topp: Some(0.7) }, of(0.85)([0.0, 0.0, 0.4, 0.0, 0.25, 0.2]));
-        assert_shares(Sampling { topk: Some(2), topp: Some(0.9) }, of(0.65)([0.0, 0.0, 0.4, 0.0, 0.25, 0.0]));
-        assert_shares(Sampling { topk: Some(1), topp: None }, [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
-        assert_shares(Sampling { topk: None, topp: Some(1e-6) }, [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
-    }
-
-    /// The tokens that can be drawn at all.
-    fn possible(sampling: Sampling, log_probs: &[f32]) -> Vec<u32> {
-        let mut drawn: Vec<u32> =
-            (0..2_000).filter_map(|i| sampling.draw(log_probs, number_for(1, i, 0, 0))).collect();
-        drawn.sort_unstable();
-        drawn.dedup();
-        drawn
-    }
-
-    #[test]
-    fn the_nucleus_is_a_share_of_what_is_possible() {
-        let nucleus = |p| Sampling { topk: None, topp: Some(p) };
-        // At temperature 1/2 the squares count: 0.16 of 0.275 for the likeliest, with the next 0.2225.
-        let sharper = PROBABILITIES.map(|p| p.ln() / 0.5);
-        assert_eq!(possible(nucleus(0.5), &sharper), [2]);
-        assert_eq!(possible(nucleus(0.8), &sharper), [2, 4]);
-        // Without the likeliest, 0.6 are left, and 0.25 + 0.2 are three quarters of it.
-        let mut masked = PROBABILITIES.map(f32::ln);
-        masked[2] = f32::NEG_INFINITY;
-        assert_eq!(possible(nucleus(0.7), &masked), [4, 5]);
-        assert_eq!(possible(nucleus(0.8), &masked), [0, 4, 5]);
-        // As logits of any size.
-        assert_eq!(possible(nucleus(0.8), &sharper.map(|x| x - 2_000.0)), [2, 4]);
-    }
-
-    #[test]
-    fn the_ends_of_the_interval_give_possible_tokens() {
-        let log_probs = [f32::NEG_INFINITY, -1.0, -2.0, f32::NAN, f32::NEG_INFINITY];
-        for sampling in [Sampling::default(), Sampling { topk: Some(4), topp: Some(1.0) }] {
-            assert_eq!(sampling.draw(&log_probs, 0.0), Some(1));
-            assert_eq!(sampling.draw(&log_probs, 1.0), Some(2));
-            assert_eq!(sampling.draw(&[f32::NAN; 3], 0.5), None);
-        }
+    /// Draws a token with a uniform random number of [0, 1): [`Bounds::draw`].
+    pub fn draw(self, log_probs: &[f32], uniform: f32) -> Option<u32> {
+        self.bounds().draw(log_probs, uniform)
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use mae_data::{EOS, PAD, UNK};
+use mae_engine::ops::chances::Chances;
 use mae_engine::ops::decode::{Candidate, Symbols, continuations, log_probs, mean_log_probs};
 use mae_engine::{Device, Tensor};
 use rayon::prelude::*;
 
-use crate::choice::choose;
+use crate::choice;
 use crate::sentence::Sentence;
 
 /// The types whose logits a step computes where some sentence has a shortlist: `None` for all.
@@ -137,6 +138,8 @@ impl Listed {
         {
             own.iter().enumerate().for_each(|(column, value)| all[one.id(column) as usize] = *value);
         }
-        choose(all, types, &[(sentence, one.first)]).pop().unwrap_or_default()
+        let asked = choice::ask(Chances::from_host(all, types), &[(sentence, one.first)]);
+        let found = asked.and_then(|asked| asked.collect(&[sentence])).expect("a CPU chooses without errors");
+        found.into_iter().next().unwrap_or_default()
     }
 }

@@ -18,6 +18,7 @@
 //! | `parameter` | a parameter block as a value | – |
 //! | [`adaptive`] | input and softmax of a vocabulary cut into bands of falling width | rows of each band |
 //! | [`custom`] | an op of another crate, computed on the host | its inputs |
+//! | [`chances`] | whole rows of log-probabilities: means, rules, best ones, draws (inference only) | – |
 //! | [`decode`] | one step of cached attention, rows by index, best continuations (inference only) | – |
 //!
 //! # How an op is built
@@ -50,6 +51,7 @@ pub mod activation;
 pub mod adaptive;
 pub mod attention;
 pub mod batch_norm;
+pub mod chances;
 pub mod cross_entropy;
 pub mod custom;
 pub mod decode;
@@ -85,6 +87,7 @@ rooms! {
     adaptive: [FILE];
     attention: [FORWARD, BACKWARD];
     batch_norm: [FILE];
+    chances: [FILE];
     cross_entropy: [FILE];
     custom: [];
     decode: [FILE];

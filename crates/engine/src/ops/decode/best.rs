@@ -64,6 +64,18 @@ enum Inner {
     Coming(cuda::Ranked),
 }
 
+impl From<Vec<Vec<Candidate>>> for Continuations {
+    fn from(found: Vec<Vec<Candidate>>) -> Self {
+        Self(Inner::Here(found))
+    }
+}
+
+impl From<cuda::Ranked> for Continuations {
+    fn from(found: cuda::Ranked) -> Self {
+        Self(Inner::Coming(found))
+    }
+}
+
 impl Continuations {
     /// The continuations of each group, best first; waits for the device.
     pub fn ranked(self) -> Result<Vec<Vec<Candidate>>> {
@@ -86,10 +98,10 @@ pub fn continuations(
     count: usize,
     symbols: Symbols,
 ) -> Result<Continuations> {
-    Ok(Continuations(match logits.is_on_gpu() {
-        true => Inner::Coming(cuda::continuations(logits, live, groups, count, symbols)?),
-        false => Inner::Here(cpu::continuations(logits, live, groups, count, symbols)),
-    }))
+    Ok(match logits.is_on_gpu() {
+        true => cuda::continuations(logits, live, groups, count, symbols)?.into(),
+        false => cpu::continuations(logits, live, groups, count, symbols).into(),
+    })
 }
 
 #[cfg(test)]

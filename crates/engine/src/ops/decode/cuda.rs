@@ -1,6 +1,7 @@
 //! The GPU's implementation: attention of single rows, lineages, the best next tokens.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::attention::{Heads, Memory};
 use super::best::{Candidate, LiveRow, Next, Symbols};
@@ -18,7 +19,9 @@ use crate::{Ids, ParamId, Result, Tensor, Var};
 /// Threads of a block.
 const THREADS: u32 = 256;
 /// Threads of a block that looks for the best of a large vocabulary.
-const BEST_THREADS: u32 = 512;
+pub(crate) const BEST_THREADS: u32 = 512;
+/// The best of a row of scores.
+pub(crate) const BEST_ROW: (&str, &str) = ("best.cuh", include_str!("best.cuh"));
 
 kernel_struct! {
     /// A batch norm with running statistics.
@@ -26,7 +29,8 @@ kernel_struct! {
 }
 
 kernels! {
-    static FILE = "decode" at "decode.cu", constants [THREADS, BEST_THREADS, WORDS, END, EPSILON];
+    static FILE = "decode" at "decode.cu", constants [THREADS, BEST_THREADS, WORDS, END, EPSILON],
+        headers &[BEST_ROW];
 
     /// Keys and values of the newest step go to the cache.
     struct StoreKv = store_kv {
@@ -322,7 +326,7 @@ pub(super) fn attention_memory(gpu: &Gpu, q: &Var, heads: &Heads<'_>, memory: &M
 }
 
 /// Ranked continuations on their way to the host.
-pub(super) struct Ranked {
+pub(crate) struct Ranked {
     arrival: Arrival,
     groups: usize,
     count: usize,
@@ -362,26 +366,42 @@ pub(super) fn continuations(
             best_tokens,
         },
     );
-    let words = 3 * groups.len() * count;
-    // A power of two: page-locked memory is used again for copies of the same size.
-    let found = Block::new(gpu, (4 * words).next_power_of_two());
-    gpu.call(
-        Shape::of(groups.len(), 32),
-        &BestOfGroups {
-            best_scores,
-            best_tokens,
-            groups: word(3 * rows),
-            count: count as u32,
-            scores: found.ptr(),
-            rows: found.ptr().plus(4 * groups.len() * count),
-            tokens: found.ptr().plus(8 * groups.len() * count),
-        },
-    );
-    let arrival = Arrival::of(gpu, found.ptr(), (4 * words).next_power_of_two())?;
-    Ok(Ranked { arrival, groups: groups.len(), count })
+    best_of_groups(gpu, (best_scores, best_tokens), word(3 * rows), groups.len(), count)
+}
+
+/// The `count` best of `number` groups of rows; `best`: scores and tokens of the best of each row, `groups`: first row and end
+/// of each.
+pub(crate) fn best_of_groups(
+    gpu: &Arc<Gpu>,
+    (best_scores, best_tokens): (Ptr, Ptr),
+    groups: Ptr,
+    number: usize,
+    count: usize,
+) -> Result<Ranked> {
+    Ranked::arriving(gpu, number, count, |[scores, rows, tokens]| {
+        gpu.call(
+            Shape::of(number, 32),
+            &BestOfGroups { best_scores, best_tokens, groups, count: count as u32, scores, rows, tokens },
+        );
+    })
 }
 
 impl Ranked {
+    /// What `find` puts at the three places: scores, rows and tokens of `count` candidates for each group.
+    pub(crate) fn arriving(
+        gpu: &Arc<Gpu>,
+        groups: usize,
+        count: usize,
+        find: impl FnOnce([Ptr; 3]),
+    ) -> Result<Self> {
+        let words = groups * count;
+        // A power of two: page-locked memory is used again for copies of the same size.
+        let bytes = (12 * words).next_power_of_two();
+        let found = Block::new(gpu, bytes);
+        find([0, 4 * words, 8 * words].map(|at| found.ptr().plus(at)));
+        Ok(Self { arrival: Arrival::of(gpu, found.ptr(), bytes)?, groups, count })
+    }
+
     /// The continuations of each group; waits for them.
     pub(super) fn read(self) -> Result<Vec<Vec<Candidate>>> {
         let words: &[u32] = self.arrival.values()?;
