@@ -74,6 +74,7 @@ impl Chances {
     pub fn of(logits: &Tensor, places: &[Place], models: usize) -> Self {
         let types = logits.cols();
         let data = match logits.is_on_gpu() {
+            true if logits.dtype() != logits.gpu().act() => unreachable!("logits are activations"),
             true => Data::Gpu(cuda::OnGpu::new(logits.gpu(), places.len(), types)),
             false => Data::Host(Vec::new()),
         };
