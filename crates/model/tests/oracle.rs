@@ -205,9 +205,10 @@ fn check_end(name: &str, golden: &Golden, model: &Translator, batch: &DeviceBatc
     );
 }
 
-/// Factor of tolerances.
+/// Factor of tolerances: MoH chooses heads by rank, and rounding to bf16 lets others win where logits are nearly equal.
 fn slack(golden: &Golden) -> f64 {
-    if config_of(golden).mixture.system == System::MOH { place().ranked } else { 1.0 }
+    let in_bf16 = std::env::var("MAE_TEST_DEVICE").as_deref() == Ok("cuda");
+    if in_bf16 && config_of(golden).mixture.system == System::MOH { 2.0 } else { 1.0 }
 }
 
 /// The mode of a joint step: that of L0 gates has draws.

@@ -25,8 +25,6 @@ pub struct Place {
     pub mean_loss: f64,
     /// Of logits after ten updates, absolute.
     pub trained: f64,
-    /// Factor of both for models that choose heads by rank: rounding lets others win where logits are nearly equal.
-    pub ranked: f64,
 }
 
 pub fn place() -> &'static Place {
@@ -39,7 +37,6 @@ pub fn place() -> &'static Place {
             gradient: 1e-4,
             mean_loss: 1e-5,
             trained: 1e-4,
-            ranked: 1.0,
         },
         Ok("cuda-f32") => Place {
             device: Device::cuda(0, Numbers::F32).unwrap(),
@@ -48,7 +45,6 @@ pub fn place() -> &'static Place {
             gradient: 1e-4,
             mean_loss: 1e-4,
             trained: 1e-4,
-            ranked: 1.0,
         },
         Ok("cuda") => Place {
             device: Device::cuda(0, Numbers::Bf16).unwrap(),
@@ -58,7 +54,6 @@ pub fn place() -> &'static Place {
             gradient: 0.2,
             mean_loss: 2e-2,
             trained: 0.4,
-            ranked: 2.0,
         },
         Ok(other) => panic!("MAE_TEST_DEVICE={other}: expected cpu, cuda or cuda-f32"),
     })
