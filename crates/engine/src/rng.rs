@@ -36,7 +36,7 @@ pub struct Stream {
 }
 
 /// Blocks made at once, so that the compiler can use vector registers.
-const LANES: usize = 16;
+const LANES: usize = 8;
 /// 16-bit numbers in one Philox block of 128 bits.
 const PER_BLOCK: usize = 8;
 
@@ -76,10 +76,13 @@ impl Stream {
             let blocks = std::array::from_fn(|lane| (run * LANES + lane) as u32);
             let counter = [blocks, [row; LANES], [self.stream; LANES], [self.step; LANES]];
             let words = philox_lanes(counter, self.key);
-            for (i, value) in out.iter_mut().enumerate() {
-                let (lane, part) = (i / PER_BLOCK, i % PER_BLOCK);
-                *value = (words[part / 2][lane] >> (16 * (part % 2))) as u16;
+            let mut blocks = [[0u16; PER_BLOCK]; LANES];
+            for (lane, block) in blocks.iter_mut().enumerate() {
+                for (pair, words) in block.as_chunks_mut::<2>().0.iter_mut().zip(&words) {
+                    *pair = [words[lane] as u16, (words[lane] >> 16) as u16];
+                }
             }
+            out.copy_from_slice(&blocks.as_flattened()[..out.len()]);
         }
     }
 }
@@ -93,22 +96,25 @@ pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     philox_lanes(counter.map(|word| [word]), key).map(|word| word[0])
 }
 
+/// Words lie in the lower halves of 64-bit numbers: vector instructions multiply those. The upper halves hold anything.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "four arrays in step: the form that the compiler vectorises")]
-fn philox_lanes<const L: usize>(mut c: [[u32; L]; 4], mut key: [u32; 2]) -> [[u32; L]; 4] {
+fn philox_lanes<const L: usize>(counter: [[u32; L]; 4], mut key: [u32; 2]) -> [[u32; L]; 4] {
+    let mut c = counter.map(|words| words.map(u64::from));
+    let low = |word: u64| word & u64::from(u32::MAX);
     for _ in 0..10 {
         for lane in 0..L {
-            let left = u64::from(MULTIPLIERS[0]) * u64::from(c[0][lane]);
-            let right = u64::from(MULTIPLIERS[1]) * u64::from(c[2][lane]);
-            c[0][lane] = (right >> 32) as u32 ^ c[1][lane] ^ key[0];
-            c[1][lane] = right as u32;
-            c[2][lane] = (left >> 32) as u32 ^ c[3][lane] ^ key[1];
-            c[3][lane] = left as u32;
+            let left = u64::from(MULTIPLIERS[0]) * low(c[0][lane]);
+            let right = u64::from(MULTIPLIERS[1]) * low(c[2][lane]);
+            c[0][lane] = (right >> 32) ^ c[1][lane] ^ u64::from(key[0]);
+            c[1][lane] = right;
+            c[2][lane] = (left >> 32) ^ c[3][lane] ^ u64::from(key[1]);
+            c[3][lane] = left;
         }
         key[0] = key[0].wrapping_add(WEYL[0]);
         key[1] = key[1].wrapping_add(WEYL[1]);
     }
-    c
+    c.map(|words| words.map(|word| word as u32))
 }
 
 /// Dropout as integers: a value is dropped when its 16-bit number is below `threshold`, kept ones are
@@ -174,6 +180,17 @@ mod tests {
         let (mut bits, mut short) = (vec![0; 131], vec![0.0; 131]);
         dropout.factors(5, &mut bits, &mut short);
         assert_eq!(short, long[..131]);
+    }
+
+    #[test]
+    fn numbers_of_a_row_are_those_of_its_blocks() {
+        let stream = Rng::new(7 << 40 | 3, 11).stream(5);
+        let mut bits = vec![0; 3 * LANES * PER_BLOCK + 5];
+        stream.bits16(9, &mut bits);
+        for (column, numbers) in bits.chunks(PER_BLOCK).enumerate() {
+            let halves = stream.block(9, column as u32).map(|word| [word as u16, (word >> 16) as u16]);
+            assert_eq!(numbers, &halves.as_flattened()[..numbers.len()]);
+        }
     }
 
     #[test]

@@ -80,12 +80,51 @@ pub(super) fn random_signs(g: &mut [f32], stream: Stream) {
     });
 }
 
+/// Sums that one thread adds to in turn: the processor does not wait for one while it adds to the others.
+const CHAINS: usize = 8;
+
+/// Σ g² of each of up to [`CHAINS`] chunks, each in its order.
+fn sums_of_squares(chunks: &[&[f32]]) -> Vec<f64> {
+    let square = |g: f32| f64::from(g) * f64::from(g);
+    let Ok(together) = <[&[f32]; CHAINS]>::try_from(chunks) else {
+        return chunks.iter().map(|chunk| chunk.iter().map(|&g| square(g)).sum()).collect();
+    };
+    let shortest = together.iter().map(|chunk| chunk.len()).min().unwrap_or(0);
+    let mut sums = [0.0; CHAINS];
+    for i in 0..shortest {
+        sums.iter_mut().zip(&together).for_each(|(sum, chunk)| *sum += square(chunk[i]));
+    }
+    for (sum, chunk) in sums.iter_mut().zip(&together) {
+        chunk[shortest..].iter().for_each(|&g| *sum += square(g));
+    }
+    sums.to_vec()
+}
+
 /// The Euclidean norm of the gradients of `groups`.
 pub(super) fn norm(gradients: &Gradients, groups: &[GroupId]) -> f64 {
     let squares = groups.iter().map(|&group| {
-        let partial = |chunk: &[f32]| chunk.iter().map(|&g| f64::from(g) * f64::from(g)).sum::<f64>();
+        let chunks: Vec<&[f32]> = gradients.group(group).chunks(CHUNK).collect();
+        let partials: Vec<Vec<f64>> = chunks.par_chunks(CHAINS).map(sums_of_squares).collect();
         // Summed in order: the result does not depend on the threads.
-        gradients.group(group).par_chunks(CHUNK).map(partial).collect::<Vec<_>>().into_iter().sum::<f64>()
+        partials.into_iter().flatten().sum::<f64>()
     });
     squares.sum::<f64>().sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Several sums at a time have the bits of one after the other.
+    #[test]
+    fn sums_of_squares_keep_their_order() {
+        let values: Vec<f32> = (0..9 * 501).map(|i| ((i * 7919) % 1013) as f32 * 1e-3 - 0.4).collect();
+        for (count, last) in [(1, 501), (CHAINS, 501), (CHAINS, 7), (CHAINS, 0)] {
+            let mut chunks: Vec<&[f32]> = values.chunks(501).take(count).collect();
+            chunks[count - 1] = &chunks[count - 1][..last];
+            let plain = |chunk: &&[f32]| chunk.iter().fold(0.0, |sum, &g| sum + f64::from(g) * f64::from(g));
+            let want: Vec<f64> = chunks.iter().map(plain).collect();
+            assert_eq!(sums_of_squares(&chunks), want);
+        }
+    }
 }

@@ -29,7 +29,7 @@ fn product(
     c: Coefficients<'_>,
     (rows, row_stride, count): (&[f32], usize, usize),
 ) {
-    let mut i = 0;
+    let (mut i, wide) = (0, has_wide_registers());
     while i < out_rows {
         let (block, from) = (out_rows - i, &c.data[i * c.row..]);
         let c = Coefficients { data: from, ..c };
@@ -37,7 +37,7 @@ fn product(
         let mut at = 0;
         while at < width {
             let left = width - at;
-            at += match (block >= BLOCK, left >= 32, left >= LANES) {
+            at += match (block >= BLOCK, wide && left >= 32, left >= LANES) {
                 (true, true, _) => columns::<BLOCK, 32>(out, out_stride, c, rows, row_stride, count, at),
                 (true, _, true) => columns::<BLOCK, LANES>(out, out_stride, c, rows, row_stride, count, at),
                 (true, _, _) => columns::<BLOCK, 1>(out, out_stride, c, rows, row_stride, count, at),
@@ -48,6 +48,15 @@ fn product(
         }
         i += if block >= BLOCK { BLOCK } else { 1 };
     }
+}
+
+/// True if 128 sums fit into the registers: those of AVX2 hold 128 values in all.
+#[inline(always)]
+fn has_wide_registers() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("avx512f");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// `R` rows and `W` columns from `at`, accumulated in registers; gives `W`.
@@ -383,7 +392,11 @@ fn backward_head(
             let (w, visible) = (weight(i), h.visible(i));
             let (p, hidden) = p.split_at_mut(visible);
             hidden.fill(0.0);
-            p.iter_mut().for_each(|p| *p = math::exp(*p - log_sums.row(first + i)[head]));
+            let log_sum = log_sums.row(first + i)[head];
+            // A loop, not a closure: one that is not inlined here is not compiled for vectors.
+            for p in p.iter_mut() {
+                *p = math::exp(*p - log_sum);
+            }
             let dp = &mut d_probabilities[(i - from) * padded..][..visible];
             if let Some(dropout) = &plan.dropout {
                 factors.of(dropout, (first + i) * plan.heads + head);
