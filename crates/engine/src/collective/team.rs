@@ -23,8 +23,8 @@ const CPU: &str = "cpu";
 /// When gradients are summed over ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlap {
-    /// While the walk back goes on if that is faster: by NCCL, and between machines. Ranks of one machine without NCCL
-    /// exchange gradients by work of the cores that compute them.
+    /// While the walk back goes on if that is faster: among several ranks by NCCL, and between machines. Ranks of one
+    /// machine without NCCL exchange gradients by work of the cores that compute them.
     #[default]
     Auto,
     /// While the walk back goes on.
@@ -155,7 +155,7 @@ impl Team {
     pub(super) fn overlaps(&self) -> bool {
         let Place { size, local_size, .. } = self.place();
         match self.overlap {
-            Overlap::Auto => self.nccl.is_some() || local_size < size,
+            Overlap::Auto => size > 1 && (self.nccl.is_some() || local_size < size),
             Overlap::Always => true,
             Overlap::Never => false,
         }

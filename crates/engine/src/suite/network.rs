@@ -44,7 +44,8 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new(
             "network",
             "three updates, slices of gradients rounded during the pass",
-            tolerance,
+            // Values next to the middle of two bf16 numbers are rounded either way: 3.1e-4 was seen in f32.
+            Tolerance::new(8e-2, 2e-3),
             |d, n| passes(d, n, How::Sliced(Transport::Bf16)),
         ),
     ]
