@@ -59,19 +59,23 @@ fn mae(sandbox: &Sandbox) -> Command {
     command
 }
 
-/// Starts ranks as torchrun does; `more` has further words of each rank.
+/// Starts ranks that train, as torchrun does; `more` has further words of each rank.
 fn ranks(sandbox: &Sandbox, more: &[&[&str]]) -> Vec<Child> {
+    ranks_of(sandbox, SMALL, more)
+}
+
+fn ranks_of(sandbox: &Sandbox, words: &[&str], more: &[&[&str]]) -> Vec<Child> {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port().to_string();
     drop(free);
     let size = more.len();
     more.iter()
         .enumerate()
-        .map(|(rank, words)| {
+        .map(|(rank, own)| {
             let mut child = mae(sandbox);
             child
-                .args(SMALL)
-                .args(*words)
+                .args(words)
+                .args(*own)
                 .env("RANK", rank.to_string())
                 .env("LOCAL_RANK", rank.to_string())
                 .env("WORLD_SIZE", size.to_string())
@@ -112,6 +116,26 @@ fn processes_make_the_model_of_one() {
     assert!(printed.contains("2 processes, connected by TCP"), "{printed}");
     assert!(outputs[1].stdout.is_empty(), "only the first rank prints");
     same_files(&sandbox, "alone", "two");
+}
+
+#[test]
+fn sums_and_their_overlap_are_measured_by_all_ranks() {
+    let sandbox = corpus();
+    let sums =
+        ["bench", "allreduce", "--device", "cpu", "--mib", "1", "--rounds", "1", "--ddp-dtype", "bf16"];
+    let small = "--width 16 --inner 16 --heads 2 --layers 1 --src-vocab 64 --tgt-vocab 64 --max-tokens 256";
+    let steps = "bench train --overlap --device cpu --threads 1 --steps 1 --rounds 1 --variants base";
+    let steps: Vec<&str> = steps.split(' ').chain(small.split(' ')).collect();
+    for (words, parts) in [
+        (&sums[..], vec!["2 processes, connected by TCP", "1 MiB, bf16", "GB/s"]),
+        (&steps, vec!["base F step, 2 ranks", "as f32: step alone", "at the same time", "slices, complete"]),
+    ] {
+        let outputs: Vec<Output> = ranks_of(&sandbox, words, &[&[], &[]]).into_iter().map(end).collect();
+        assert!(outputs.iter().all(|output| output.status.success()), "{}", stderr(&outputs[0]));
+        let printed = String::from_utf8_lossy(&outputs[0].stdout);
+        parts.iter().for_each(|part| assert!(printed.contains(part), "{part}: {printed}"));
+        assert!(outputs[1].stdout.is_empty(), "only the first rank prints");
+    }
 }
 
 #[test]

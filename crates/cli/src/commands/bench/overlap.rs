@@ -74,10 +74,11 @@ impl Overlap {
         }
         let mib = (dtype.bytes() * self.values) as f64 / f64::from(1 << 20);
         println!(
-            "{variant} {} step, {} ranks, gradients of {mib:.1} MiB as {}: step alone {:.2} ms, sum alone {:.2} ms, one after \
+            "{variant} {} step, {} rank{}, gradients of {mib:.1} MiB as {}: step alone {:.2} ms, sum alone {:.2} ms, one after \
              the other {:.2} ms, at the same time {:.2} ms{}",
             self.step,
             self.ranks,
+            if self.ranks == 1 { "" } else { "s" },
             dtype.name(),
             self.step_ms,
             self.sum_ms,
@@ -86,7 +87,10 @@ impl Overlap {
             self.hidden
                 .map_or_else(String::new, |hidden| format!(": {:.0} % of the sum hidden", 100.0 * hidden)),
         );
-        let slices = self.slices.iter().map(|(mib, ms)| format!("{mib:.1} MiB {ms:.2} ms"));
-        println!("  slices, complete before the end of the pass: {}", slices.collect::<Vec<_>>().join(", "));
+        let slices: Vec<_> = self.slices.iter().map(|(mib, ms)| format!("{mib:.1} MiB {ms:.2} ms")).collect();
+        match slices.is_empty() {
+            true => println!("  one process on a CPU has nothing to sum"),
+            false => println!("  slices, complete before the end of the pass: {}", slices.join(", ")),
+        }
     }
 }

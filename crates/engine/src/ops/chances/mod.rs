@@ -147,3 +147,104 @@ fn said(logits: &Tensor, places: &[Place]) -> Vec<f32> {
     }
     cpu::log_probs_at(logits, places)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode::Candidate;
+    use super::*;
+    use crate::{Device, Rng};
+
+    const SYMBOLS: Symbols = Symbols { pad: 1, end: 2, unknown: 3 };
+    const TYPES: usize = 50;
+
+    fn logits(stream: u32, rows: usize) -> Tensor {
+        let stream = Rng::new(4, 0).stream(stream);
+        let values: Vec<f32> = (0..(rows * TYPES) as u32).map(|i| stream.normal(i, 0)).collect();
+        Tensor::from_host(&Device::cpu(), [rows, TYPES], &values)
+    }
+
+    fn place(row: u32, temperature: f32) -> Place {
+        Place { row, temperature }
+    }
+
+    /// The finite log-probabilities of a row, by a list of all candidates.
+    fn possible(chances: &Chances, row: usize) -> Vec<(u32, f32)> {
+        let all = chances.best(&[0.0; 9], &[row..row + 1], TYPES).unwrap().ranked().unwrap();
+        all[0].iter().map(|candidate| (candidate.token, candidate.score)).collect()
+    }
+
+    fn ln_p(logits: &Tensor, row: usize, token: usize, temperature: f64) -> f64 {
+        let scaled = |logit: f32| f64::from(logit) / temperature;
+        let sum: f64 = logits.row(row).iter().map(|&logit| scaled(logit).exp()).sum();
+        scaled(logits.row(row)[token]) - sum.ln()
+    }
+
+    #[test]
+    fn probabilities_of_models_are_averaged_at_each_temperature() {
+        let models = [logits(0, 4), logits(1, 4)];
+        let places = [place(3, 1.0), place(0, 0.5), place(0, 2.0)];
+        let mut chances = Chances::of(&models[0], &places, 2);
+        chances.add(&models[1], &places);
+        for (row, place) in places.iter().enumerate() {
+            let found = possible(&chances, row);
+            assert_eq!(found.len(), TYPES);
+            for (token, got) in found {
+                let each = models
+                    .each_ref()
+                    .map(|logits| ln_p(logits, place.row as usize, token as usize, place.temperature.into()));
+                let want = ((each[0].exp() + each[1].exp()) / 2.0).ln();
+                assert!((f64::from(got) - want).abs() < 1e-5, "row {row}, token {token}: {got}, not {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn rules_say_what_may_follow() {
+        let logits = logits(2, 1);
+        let row_by = |rule: Rule| {
+            let mut chances = Chances::of(&logits, &[place(0, 1.0)], 1);
+            chances.constrain(&[rule], SYMBOLS);
+            let mut row = possible(&chances, 0);
+            row.sort_by_key(|(token, _)| *token);
+            row
+        };
+        let tokens = |rule: Rule| row_by(rule).iter().map(|(token, _)| *token).collect::<Vec<_>>();
+        let all: Vec<u32> = (0..TYPES as u32).collect();
+        let without =
+            |gone: &[u32]| all.iter().copied().filter(|token| !gone.contains(token)).collect::<Vec<_>>();
+        assert_eq!(tokens(Rule::default()), without(&[1]));
+        assert_eq!(tokens(Rule { too_short: true, ..Rule::default() }), without(&[1, 2]));
+        assert_eq!(tokens(Rule { forbidden: vec![9, 30], ..Rule::default() }), without(&[1, 9, 30]));
+        assert_eq!(tokens(Rule { only: Some(7), forbidden: vec![7], ..Rule::default() }), [7]);
+        let nothing_else = Rule { too_short: true, forbidden: all.clone(), ..Rule::default() };
+        assert_eq!(tokens(nothing_else), [2], "better an end than nothing");
+        let at = |row: &[(u32, f32)], token: u32| row.iter().find(|(t, _)| *t == token).unwrap().1;
+        let [free, costly] =
+            [0.0, 1.5].map(|unknown_penalty| row_by(Rule { unknown_penalty, ..Rule::default() }));
+        assert!((at(&free, 3) - at(&costly, 3) - 1.5).abs() < 1e-6);
+        assert_eq!(at(&free, 4), at(&costly, 4));
+    }
+
+    #[test]
+    fn the_best_are_those_of_a_sort() {
+        let logits = logits(3, 3);
+        let places: Vec<Place> = (0..3).map(|row| place(row, 1.0)).collect();
+        let chances = Chances::of(&logits, &places, 1);
+        let scores = [0.0, -0.5, -1.0];
+        let mut all: Vec<Candidate> = Vec::new();
+        for row in 0..3 {
+            let of = |&(token, log_prob): &(u32, f32)| Candidate {
+                score: scores[row] + log_prob,
+                row: row as u32,
+                token,
+            };
+            all.extend(possible(&chances, row).iter().map(of));
+        }
+        all.sort_by(Candidate::order);
+        assert_eq!(chances.best(&scores, &[0..3], 9).unwrap().ranked().unwrap(), [all[..9].to_vec()]);
+        let draws =
+            [(2, 0.0), (0, 0.999)].map(|(row, uniform)| Draw { row, uniform, bounds: Bounds::default() });
+        let drawn = chances.draw(&scores, &draws).unwrap().ranked().unwrap();
+        assert_eq!(drawn.iter().map(|one| (one[0].row, one[0].token)).collect::<Vec<_>>(), [(2, 0), (0, 49)]);
+    }
+}
