@@ -38,6 +38,8 @@ fn gates_come_and_go_without_a_change() {
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["losses"][0], report["losses"][1], "{said}");
     assert_eq!(translate("plain"), translate("base"));
+    let said = run("convert base --system moh --out routed --device cpu");
+    assert!(said.contains("train the model on"), "{said}");
     let load = |name: &str| ModelFolder::load(&place.path(name), &Device::cpu()).unwrap().model;
     assert_eq!(load("plain").params().get("encoder.embed_tokens.weight").unwrap().len(), {
         load("base").params().get("encoder.embed_tokens.weight").unwrap().len()

@@ -42,7 +42,8 @@ Examples:
 /// Add gates to a model, fold them away, or remove heads.
 ///
 /// New gates weigh all heads 1, so that the model computes what it did before: no bit of its logits changes on a CPU if
-/// there are 4, 8 or 16 heads. Heads are removed from all attentions alike; the matrices become smaller.
+/// there are 4, 8 or 16 heads. MoH is an exception: it uses some of the heads at each position, so the model must be trained
+/// on. Heads are removed from all attentions alike; the matrices become smaller.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -237,6 +238,11 @@ impl Args {
         match report.uniform_weight {
             Some(1.0) => println!("  new gates weigh every head 1: no bit changes in f32"),
             Some(weight) => println!("  new gates weigh every head {weight}, which is 1 but for rounding"),
+            None if report.system == "moh" => {
+                println!(
+                    "  MoH uses some of the heads at each position: train the model on before you use it"
+                );
+            }
             None => {}
         }
         if let Some([before, after]) = report.losses {
