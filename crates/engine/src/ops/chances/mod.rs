@@ -169,7 +169,8 @@ mod tests {
 
     /// The finite log-probabilities of a row, by a list of all candidates.
     fn possible(chances: &Chances, row: usize) -> Vec<(u32, f32)> {
-        let all = chances.best(&[0.0; 9], &[row..row + 1], TYPES).unwrap().ranked().unwrap();
+        let all =
+            chances.best(&[0.0; 9], std::slice::from_ref(&(row..row + 1)), TYPES).unwrap().ranked().unwrap();
         all[0].iter().map(|candidate| (candidate.token, candidate.score)).collect()
     }
 
@@ -232,16 +233,16 @@ mod tests {
         let chances = Chances::of(&logits, &places, 1);
         let scores = [0.0, -0.5, -1.0];
         let mut all: Vec<Candidate> = Vec::new();
-        for row in 0..3 {
-            let of = |&(token, log_prob): &(u32, f32)| Candidate {
-                score: scores[row] + log_prob,
-                row: row as u32,
-                token,
-            };
+        for (row, score) in scores.iter().enumerate() {
+            let of = |&(token, ln_p): &(u32, f32)| Candidate { score: score + ln_p, row: row as u32, token };
             all.extend(possible(&chances, row).iter().map(of));
         }
         all.sort_by(Candidate::order);
-        assert_eq!(chances.best(&scores, &[0..3], 9).unwrap().ranked().unwrap(), [all[..9].to_vec()]);
+        let two = [0..3, 0..0];
+        assert_eq!(
+            chances.best(&scores, &two, 9).unwrap().ranked().unwrap(),
+            [all[..9].to_vec(), Vec::new()]
+        );
         let draws =
             [(2, 0.0), (0, 0.999)].map(|(row, uniform)| Draw { row, uniform, bounds: Bounds::default() });
         let drawn = chances.draw(&scores, &draws).unwrap().ranked().unwrap();
