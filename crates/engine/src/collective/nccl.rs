@@ -32,6 +32,8 @@ struct UniqueId([u8; 128]);
 
 /// Functions of NCCL by their prototypes in `nccl.h`.
 struct Functions {
+    // SAFETY: types of pointers, not calls. Each pointer was looked up under the name of its prototype; every call has a
+    // note of its own.
     get_version: unsafe extern "C" fn(*mut c_int) -> c_int,
     get_unique_id: unsafe extern "C" fn(*mut UniqueId) -> c_int,
     init_rank: unsafe extern "C" fn(*mut *mut c_void, c_int, UniqueId, c_int) -> c_int,
