@@ -11,6 +11,7 @@
 const fs = require("fs");
 const path = require("path");
 const { pathToFileURL } = require("url");
+const { launch, end } = require("./browser.js");
 const { checkAnalysis } = require("./check_pages/analysis.js");
 const { checkReport, checkStudy } = require("./check_pages/charts.js");
 
@@ -38,19 +39,6 @@ async function check(browser, file, shots, [scheme, width], faults) {
   else fault("is no page of mae: it holds no data of analyses, runs or studies");
   if (await wider() > 0) fault("is wider than the window after use");
   await page.close();
-}
-
-async function launch() {
-  const { chromium } = require("playwright-core");
-  return chromium.launch({
-    executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"],
-  });
-}
-
-function end(words, code) {
-  (code === 0 ? console.log : console.error)(words);
-  process.exit(code);
 }
 
 (async () => {

@@ -9,15 +9,19 @@
 // languages. The test `serve` of crates/cli starts a server and runs this.
 "use strict";
 const path = require("path");
+const { launch, end } = require("./browser.js");
+
+/** Milliseconds after which the page has failed: many times what a machine with other work takes. */
+const PATIENCE = 60000;
 
 const LOOKS = [["light", 1280], ["light", 390], ["dark", 1280], ["dark", 390]];
 
 async function use(page, text, fault) {
   const content = (selector) => page.locator(selector).first().textContent();
+  // A panel says that it waits from the first key or click on until its answer is shown.
   const settled = async (what, holds) => {
-    for (let tries = 0; tries < 200; tries++) {
-      if (await holds()) return true;
-      await page.waitForTimeout(50);
+    for (const end = Date.now() + PATIENCE; Date.now() < end; await page.waitForTimeout(50)) {
+      if (await page.locator('.panel[aria-busy="true"]').count() === 0 && await holds()) return true;
     }
     fault("waits in vain for " + what);
     return false;
@@ -52,6 +56,10 @@ async function use(page, text, fault) {
   const one = await scores();
   for (const head of [0, 1, 2]) await page.locator(".heads tbody tr").last().locator("button").nth(head).click();
   await settled("the effect of heads that are off", async () => (await scores()) !== one);
+  await page.locator("#source").press("Backspace");
+  await settled("the effect on another text", async () => /score/.test(await scores()));
+  await page.locator("#source").fill(text);
+  await settled("the effect on the text again", async () => /score/.test(await scores()));
   await page.locator(".reset").click();
   await settled("everything on", async () => (await scores()) === "" && (await content(".translation")) === before);
   await page.locator("#other").selectOption({ index: 2 });
@@ -69,7 +77,7 @@ async function use(page, text, fault) {
 async function check(browser, url, text, shots, [scheme, width], faults) {
   const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme: scheme });
   const fault = (what) => faults.push(`${scheme}, ${width} px: ${what}`);
-  page.setDefaultTimeout(30000);
+  page.setDefaultTimeout(PATIENCE);
   page.on("pageerror", (error) => fault(error.message));
   page.on("console", (message) => message.type() === "error" && fault(message.text()));
   page.on("request", (request) => {
@@ -94,19 +102,6 @@ async function check(browser, url, text, shots, [scheme, width], faults) {
     }
   }
   await page.close();
-}
-
-async function launch() {
-  const { chromium } = require("playwright-core");
-  return chromium.launch({
-    executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"],
-  });
-}
-
-function end(words, code) {
-  (code === 0 ? console.log : console.error)(words);
-  process.exit(code);
 }
 
 (async () => {

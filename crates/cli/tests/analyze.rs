@@ -1,11 +1,10 @@
 //! `mae analyze` and `mae report` as users run them: tables, JSON, pages that need no network, and mistakes.
 
-mod common;
-
-use common::page::{assert_self_contained, assert_well_formed, data_of};
-use common::place::Place;
 use mae_model::config::System;
 use serde_json::Value;
+
+use crate::common::page::{assert_self_contained, assert_well_formed, data_of};
+use crate::common::place::Place;
 
 /// A model whose target words would be markup if a page let them, with data made for it.
 fn place(system: System) -> Place {

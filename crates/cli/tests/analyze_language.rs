@@ -1,12 +1,11 @@
 //! `mae analyze` of language models, as users run it: numbers that other commands give as well, pages, and mistakes.
 
-mod common;
-
-use common::Sandbox;
-use common::lm::{RECIPE, json, text, trained};
-use common::page::{assert_self_contained, data_of};
-use common::place::numbers;
 use serde_json::Value;
+
+use crate::common::Sandbox;
+use crate::common::lm::{RECIPE, json, text, trained};
+use crate::common::page::{assert_self_contained, data_of};
+use crate::common::place::numbers;
 
 const MODEL: &str = "run/checkpoint_last";
 

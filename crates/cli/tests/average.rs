@@ -1,14 +1,13 @@
 //! `mae average` from the outside.
 
-mod common;
-
-use common::Sandbox;
 use mae_data::Vocab;
 use mae_data::vocab::VocabOptions;
 use mae_engine::Device;
 use mae_model::config::{Mixture, System};
 use mae_model::folder::ModelFolder;
 use mae_model::{ModelConfig, Translator};
+
+use crate::common::Sandbox;
 
 fn save(place: &Sandbox, name: &str, words: &[&str], seed: u64) {
     let mut config = ModelConfig::arch("transformer_tiny").unwrap();

@@ -1,9 +1,8 @@
 //! `mae bench`: every kind of step is measured, beside a peer if there is one.
 
-mod common;
-
-use common::Sandbox;
 use serde_json::Value;
+
+use crate::common::Sandbox;
 
 const TINY: [&str; 16] = [
     "--device",
@@ -148,6 +147,33 @@ fn sizes_that_do_not_fit_are_refused() {
         let run = place.mae(&["bench"], &args);
         assert!(run.failed().contains(words), "{args:?}: {}", run.stderr);
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn translation_is_measured_beside_a_peer() {
+    let place = Sandbox::new();
+    let line = |beam, compute| {
+        let rate = r#""target_tokens_per_s": 0.5"#;
+        format!(r#"echo '{{"beam": {beam}, "batch": 2, "compute_type": "{compute}", {rate}}}'"#)
+    };
+    place.write("peer.sh", [line(1, "f32"), line(2, "f32"), line(1, "int8"), line(2, "int8")].join("\n"));
+    let decode = ["bench", "decode", "--src-vocab", "50", "--tgt-vocab", "40", "--sentences", "3"];
+    let sizes = ["--length", "5", "--beams", "1,2", "--batches", "2", "--peer", "sh peer.sh"];
+    let run = |more: &[&str]| {
+        // Translation has no steps.
+        let run = place.mae(&decode, &[&TINY[..4], &TINY[6..], &sizes, more].concat());
+        run.succeeded().to_owned()
+    };
+    let lines = json(&run(&["--variants", "base,mae3", "--json"]));
+    assert_eq!(lines.len(), 8, "{lines:?}");
+    for line in &lines {
+        let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("no {key} in {line}"));
+        assert!(number("tokens_per_s") > 0.0 && number("peer_tokens_per_s") == 0.5, "{line}");
+        assert!(number("ratio_to_peer") > 0.0 && number("threads") == 1.0, "{line}");
+    }
+    let text = run(&["--variants", "base", "--compute-types", "int8"]);
+    assert!(text.contains("base beam 2, batches of 2, cpu int8, 1 thread: "), "{text}");
 }
 
 #[cfg(unix)]

@@ -1,8 +1,6 @@
 //! `mae learn-bpe` and `mae apply-bpe` as a user runs them.
 
-mod common;
-
-use common::{Sandbox, lines};
+use crate::common::{Sandbox, lines};
 
 fn corpus() -> Sandbox {
     let sandbox = Sandbox::new();

@@ -1,12 +1,11 @@
 //! Other choices than plain beam search, ensembles, experts and gates, and `mae interactive`, as a user runs them.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 
-use common::place::{Place, TEXT, numbers, objects};
 use mae_model::config::System;
 use serde_json::Value;
+
+use crate::common::place::{Place, TEXT, numbers, objects};
 
 /// All choices keep lines in order and do not depend on batches, nor on the command.
 #[test]
@@ -147,7 +146,9 @@ fn gates_are_in_the_json() {
         }
     }
     assert!(!place.translate("--source src --jsonl").out.contains("gates"));
-    place.refuse("generate model --source src --gates", &["--jsonl"]);
+    for style in ["generate model", "generate model --plain", "translate model"] {
+        place.refuse(&format!("{style} --source src --gates"), &["--gates", "--jsonl"]);
+    }
 }
 
 #[test]

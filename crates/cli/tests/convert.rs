@@ -1,11 +1,11 @@
 //! `mae convert` from the outside.
 
-mod common;
-
-use common::place::Place;
 use mae_engine::Device;
 use mae_model::config::System;
 use mae_model::folder::ModelFolder;
+
+use crate::common;
+use crate::common::place::Place;
 
 fn place() -> Place {
     let place = Place::new(None);
@@ -38,8 +38,16 @@ fn gates_come_and_go_without_a_change() {
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(report["losses"][0], report["losses"][1], "{said}");
     assert_eq!(translate("plain"), translate("base"));
+    for system in ["uni-mae3", "nobcd", "sigmoid", "l0"] {
+        run(&format!("convert base --system {system} --out other --device cpu"));
+        assert_eq!(translate("other"), translate("base"), "{system}");
+    }
+    // The exception, and the help says so.
     let said = run("convert base --system moh --out routed --device cpu");
     assert!(said.contains("train the model on"), "{said}");
+    assert_ne!(translate("routed"), translate("base"));
+    let help = run("convert --help");
+    assert!(help.contains("MoH is an exception"), "{help}");
     let load = |name: &str| ModelFolder::load(&place.path(name), &Device::cpu()).unwrap().model;
     assert_eq!(load("plain").params().get("encoder.embed_tokens.weight").unwrap().len(), {
         load("base").params().get("encoder.embed_tokens.weight").unwrap().len()
@@ -91,7 +99,7 @@ fn mistakes_are_explained_and_nothing_is_written() {
     for (args, parts) in [
         ("model --out new", &["have been trained", "--expert", "--mean-gates"][..]),
         ("model --out new --expert 4", &["no expert 4", "4 experts"]),
-        ("base --out new --expert 0", &["no expert 0", "0 experts"]),
+        ("base --out new --expert 0", &["no expert 0", "no experts"]),
         ("model --out new --mean-gates", &["--data"]),
         ("base --out new --drop-heads 2", &["--data"]),
         ("base --out new --drop-heads 4 --data bin", &["4 of 4 heads"]),

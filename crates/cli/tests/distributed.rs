@@ -1,12 +1,10 @@
 //! `mae train` on several processes: the model of one process with `--update-freq`, and ranks that end.
 
-mod common;
-
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Sandbox, lines};
+use crate::common::{Sandbox, lines};
 
 /// A prepared corpus of short sentences.
 fn corpus() -> Sandbox {

@@ -1,8 +1,8 @@
 //! `mae doctor`, on machines with and without a GPU.
 
-mod common;
+use std::process::Command;
 
-use common::Sandbox;
+use crate::common::Sandbox;
 
 #[test]
 fn the_machine_is_described_with_or_without_a_gpu() {
@@ -32,4 +32,24 @@ fn the_suite_needs_a_gpu_and_says_so() {
 fn flags_of_the_suite_ask_for_it() {
     let run = Sandbox::new().mae(&["doctor", "--filter", "linear"], &[]);
     assert!(run.failed().contains("--kernels"), "{}", run.stderr);
+}
+
+#[test]
+fn the_note_about_gpus_comes_once_or_does_not_say_so() {
+    let sandbox = Sandbox::new();
+    sandbox.write("file", "");
+    // A cache that can be written, twice, and one that cannot: the parent of its folder is a file.
+    let notes = ["cache", "cache", "file/cache"].map(|cache| {
+        // The device is opened before the model is found missing.
+        let run = Command::new(env!("CARGO_BIN_EXE_mae"))
+            .args(["serve", "nowhere", "--port", "0", "--device", "auto"])
+            .env("MAE_CACHE", sandbox.path(cache))
+            .output();
+        String::from_utf8(run.expect("the program starts").stderr).expect("mae prints UTF-8")
+    });
+    if notes[0].contains("no GPU can be used") {
+        assert!(notes[0].contains("this note is not repeated"), "{notes:?}");
+        assert!(!notes[1].contains("no GPU"), "{notes:?}");
+        assert!(notes[2].contains("no GPU") && !notes[2].contains("not repeated"), "{notes:?}");
+    }
 }

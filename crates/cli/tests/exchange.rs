@@ -1,11 +1,9 @@
 //! `mae import` and `mae export` as a user runs them.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Sandbox;
+use crate::common::{self, Sandbox};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/exchange").join(name)
@@ -25,6 +23,13 @@ fn models_come_in_translate_and_go_out() {
 
     let there = sandbox.mae(&["import", "fairseq"], &[checkpoint.to_str().unwrap(), "--out", "model"]);
     assert!(there.failed().contains("--out model exists and is not empty"), "{}", there.stderr);
+    fs::copy(&checkpoint, sandbox.path("alone.pt")).unwrap();
+    let alone = sandbox.mae(&["import", "fairseq", "alone.pt", "--out", "other"], &[]);
+    assert!(alone.failed().contains("--dicts DIR names the folder"), "{}", alone.stderr);
+    for (format, file) in [("hf", "config.json"), ("ct2", "model.bin")] {
+        let ours = sandbox.mae(&["import", format, "model", "--out", "other"], &[]);
+        assert!(ours.failed().contains(&format!("there is no {file}")), "{}", ours.stderr);
+    }
     for (format, file) in [("ct2", "model.bin"), ("fairseq", "model.pt"), ("hf", "model.safetensors")] {
         sandbox.mae(&["export", format, "model", "--out", format], &[]).succeeded();
         assert!(sandbox.path(format).join(file).is_file());
@@ -34,8 +39,62 @@ fn models_come_in_translate_and_go_out() {
     assert!(weights("model") == weights("again"), "a round trip changes no bit");
 
     let expert = sandbox.mae(&["export", "ct2", "model", "--expert", "3", "--out", "other"], &[]);
-    assert!(expert.failed().contains("has 0 experts"), "{}", expert.stderr);
+    assert!(expert.failed().contains("this BASE model has no experts"), "{}", expert.stderr);
     assert!(!sandbox.path("other").exists());
+}
+
+#[test]
+fn models_of_fsmt_read_text_as_their_tokeniser_does() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("fsmt")).unwrap();
+    for name in ["config.json", "merges.txt", "model.safetensors", "vocab-src.json", "vocab-tgt.json"] {
+        fs::copy(golden("fsmt").join(name), sandbox.path("fsmt").join(name)).unwrap();
+    }
+    // Its word for `the` is a comma, so that there is something to detokenise.
+    let words = fs::read_to_string(golden("fsmt/vocab-tgt.json")).unwrap();
+    sandbox.write("fsmt/vocab-tgt.json", words.replace("\"the</w>\"", "\",</w>\""));
+    sandbox.write("fsmt/tokenizer_config.json", r#"{"langs": ["de", "en"], "do_lower_case": true}"#);
+    sandbox.mae(&["import", "hf", "fsmt", "--out", "model"], &[]).succeeded();
+    let record = |folder: &str| fs::read_to_string(sandbox.path(folder).join("text.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&record("model")).unwrap();
+    assert_eq!((&json["source_lang"], &json["target_lang"]), (&"de".into(), &"en".into()), "{json}");
+    let rules = &json["rules"];
+    assert!(rules["normalize"] == true && rules["lowercase"] == true, "{json}");
+    assert_eq!(rules["tokenize"], "moses-split-dashes", "{json}");
+
+    sandbox.write("in", "HAUS-Haus\n");
+    sandbox.write("tokens", "haus @-@ haus\n");
+    sandbox.write("ref", "A, a\n");
+    sandbox.write("ref.tokens", "a , a\n");
+    let generate = |source: &str, reference: &str, more: &[&str]| {
+        // Translations begin as their references do.
+        let fixed = ["--prefix-size", "2", "--max-len-b", "6", "--device", "cpu", "--beam", "1"];
+        let args = ["generate", "model", "--source", source, "--target", reference];
+        sandbox.mae(&args, &[&fixed[..], more].concat())
+    };
+    let line = |found: &str, tag: &str| -> String {
+        let line = found.lines().find(|line| line.starts_with(tag)).unwrap_or_else(|| panic!("{found}"));
+        line.rsplit('\t').next().unwrap().to_owned()
+    };
+    let plain = generate("in", "ref", &[]);
+    let tokens = generate("tokens", "ref.tokens", &["--tokenized"]);
+    for tag in ["S-", "T-", "H-", "P-"] {
+        assert_eq!(line(plain.succeeded(), tag), line(tokens.succeeded(), tag));
+    }
+    assert!(line(&plain.stdout, "S-").starts_with("haus "), "{}", plain.stdout);
+    assert!(line(&plain.stdout, "D-").starts_with("a, "), "{}", plain.stdout);
+    assert!(line(&tokens.stdout, "D-").starts_with("a , "), "{}", tokens.stdout);
+    let unruled = generate("in", "ref.tokens", &["--tokenized"]);
+    assert!(line(unruled.succeeded(), "S-").starts_with("<unk>"), "{}", unruled.stdout);
+
+    // There and back, and languages without rules: what must be done is said.
+    sandbox.mae(&["export", "hf", "model", "--out", "again"], &[]).succeeded();
+    sandbox.mae(&["import", "hf", "again", "--out", "back"], &[]).succeeded();
+    assert_eq!(record("back"), record("model"));
+    sandbox.write("fsmt/tokenizer_config.json", r#"{"langs": ["xx", "en"]}"#);
+    let told = sandbox.mae(&["import", "hf", "fsmt", "--out", "other"], &[]);
+    assert!(told.succeeded().contains("text must be tokenised by Moses' rules"), "{}", told.stdout);
+    assert!(!record("other").contains("rules"), "{}", record("other"));
 }
 
 /// The trained gates of a model, made up: zeros in `fc2` would weigh all heads the same.
@@ -63,7 +122,7 @@ fn one_expert_goes_out_as_it_is_converted() {
     let sandbox = Sandbox::new();
     with_gates(&sandbox);
     let refused = sandbox.mae(&["export", "hf", "gated", "--out", "hf"], &[]);
-    assert!(refused.failed().contains("choose one expert"), "{}", refused.stderr);
+    assert!(refused.failed().contains("--expert N exports one expert"), "{}", refused.stderr);
     let weights = |folder: &str| -> Vec<(String, Vec<f32>)> {
         let bytes = fs::read(sandbox.path(folder).join("model.safetensors")).unwrap();
         let tensors = mae_exchange::import::hf::safetensors(&bytes).unwrap();

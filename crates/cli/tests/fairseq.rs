@@ -1,11 +1,9 @@
 //! The command lines of fairseq's documents, word for word, on small data. What follows them makes models small.
 
-mod common;
-
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use common::{Sandbox, lines};
+use crate::common::{self, Sandbox, lines};
 
 /// A shell in a folder where fairseq's names are this program.
 struct Shell(Sandbox);

@@ -1,12 +1,11 @@
 //! `mae generate` as a user runs it: the built program on a tiny random model folder.
 
-mod common;
-
 use std::path::Path;
 
-use common::place::{Place, TEXT, numbers, objects, tagged, vocab};
 use mae_data::bpe::Codes;
 use mae_data::{DatasetWriter, Vocab};
+
+use crate::common::place::{Place, TEXT, numbers, objects, tagged, vocab};
 
 #[test]
 fn one_line_out_for_one_line_in() {

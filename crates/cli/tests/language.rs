@@ -1,9 +1,25 @@
 //! Language models from a text to perplexity and continuations, by the program; and what users get wrong.
 
-mod common;
-
-use common::lm::{json, text, trained};
 use serde_json::Value;
+
+use crate::common::Sandbox;
+use crate::common::lm::{json, text, trained};
+
+#[test]
+fn the_command_that_preprocess_suggests_trains() {
+    let place = Sandbox::new();
+    place.write("train.txt", text(80, 0));
+    let made =
+        place.mae(&["preprocess", "--only-source", "--trainpref", "train.txt", "--destdir", "bin"], &[]);
+    let command = made.succeeded().split('`').nth(1).expect("a command").to_owned();
+    assert!(command.contains("--adaptive-softmax-cutoff"), "{command}");
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    let kept = place.mae(&words, &["--dry-run"]);
+    assert!(kept.succeeded().contains("arch = \"transformer_lm"), "{kept:?}");
+    // Without a recipe the data tell the task.
+    let by_data = place.mae(&["train", "bin", "--adaptive-softmax-cutoff", "2,8"], &["--dry-run"]);
+    assert!(by_data.succeeded().contains("adaptive_softmax_cutoff = [2, 8]"), "{by_data:?}");
+}
 
 #[test]
 fn from_a_text_to_perplexity_and_continuations() {
@@ -178,7 +194,7 @@ fn models_and_data_of_the_other_kind_are_refused() {
         (&["average", "--inputs", model, "mt/checkpoint_last", "--output", "x"], &["translation model"]),
         (
             &["preprocess", "--only-source", "--trainpref", "nowhere"],
-            &["there is no nowhere, nowhere.gz or nowhere.zst"],
+            &["there is no nowhere, nowhere.gz or nowhere.zst", "--trainpref"],
         ),
         (&["preprocess", "--only-source", "-t", "en", "--trainpref", "train.txt"], &["--target-lang"]),
     ] {

@@ -8,7 +8,7 @@ use std::process::Command;
 const PROGRAMS: [&str; 1] = ["cli"];
 
 /// Flags of another program: of NVRTC, the compiler of the CUDA kernels.
-const OTHERS: [&str; 2] = ["--gpu-architecture=", "--std=c++17"];
+const OTHERS: [&str; 3] = ["--gpu-architecture=", "--std=c++17", "--Ofast-compile="];
 
 /// Code that writes to the terminal.
 const PRINTING: [&str; 7] =

@@ -1,8 +1,6 @@
 //! `mae tokenize`, `detokenize`, `normalize` and `clean-corpus` as a user runs them.
 
-mod common;
-
-use common::{Sandbox, gzip};
+use crate::common::{Sandbox, gzip};
 
 #[test]
 fn lines_go_through_in_order() {

@@ -2,14 +2,12 @@
 //! their controls (`tools/check_pages.js`). Needs Node, playwright-core (NODE_PATH) and Chromium; where one is missing the test
 //! says so, and fails if `MAE_CHECK_PAGES` is 1.
 
-mod common;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use common::study::place;
-use common::{Sandbox, lm};
+use crate::common::study::place;
+use crate::common::{Sandbox, lm};
 
 /// Runs `tools/check_pages.js`; what it said, as an error if it failed.
 fn check_pages(args: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, String> {

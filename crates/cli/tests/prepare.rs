@@ -1,11 +1,9 @@
 //! `mae prepare` as a user runs it, and what follows it: nothing is done by hand from raw text to a score.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Sandbox, gzip, lines};
+use crate::common::{Sandbox, gzip, lines};
 
 fn corpus() -> Sandbox {
     let sandbox = Sandbox::new();

@@ -1,15 +1,14 @@
 //! `mae quantize` and `--compute-type` from the outside.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::place::Place;
 use mae_data::Vocab;
 use mae_data::vocab::VocabOptions;
 use mae_engine::Device;
 use mae_model::folder::ModelFolder;
 use mae_model::{ModelConfig, Translator};
+
+use crate::common::place::Place;
 
 /// A model wide enough for matrices of 8 bits, in `wide`.
 fn place() -> Place {
@@ -58,9 +57,9 @@ fn mistakes_are_explained() {
         ("quantize small --out twice", "the weights are 8-bit integers already"),
         ("quantize wide --out wide", "--out wide is a model that is read"),
         ("quantize nowhere --out small", "nowhere is not a model folder"),
-        ("average --inputs small small --output mean", "is held in int8, for inference"),
-        ("convert small --system mae3 --out gated --device cpu", "is held in int8, for inference"),
-        ("export ct2 small --out ct2", "its weights are 8-bit integers"),
+        ("average --inputs small small --output mean", "small/config.toml: the weights are 8-bit integers;"),
+        ("convert small --system mae3 --out gated --device cpu", "use the model that they were made from"),
+        ("export ct2 small --out ct2", "the weights are 8-bit integers; use"),
         (
             "generate wide --source src --device cpu --compute-type int4",
             "int4 is none of auto, f32, bf16 and int8",

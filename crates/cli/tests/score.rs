@@ -1,8 +1,6 @@
 //! `mae score` as a user runs it, against the answers of sacreBLEU, fairseq and multi-bleu.perl.
 
-mod common;
-
-use common::{Sandbox, gzip, lines};
+use crate::common::{Sandbox, gzip, lines};
 
 const SEGMENTS: &str = include_str!("../../../fixtures/bleu/segments.tsv");
 const SCORES: &str = include_str!("../../../fixtures/bleu/scores.tsv");

@@ -1,20 +1,19 @@
 //! `mae serve` as a process: signals, clients that others wrote, and the page in a browser.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use common::Sandbox;
-use common::tool::{check, python};
 use mae_data::Vocab;
 use mae_engine::Device;
 use mae_model::config::{Mixture, System};
 use mae_model::folder::ModelFolder;
 use mae_model::lm::{LmConfig, LmFolder};
 use mae_model::{LanguageModel, ModelConfig, Translator};
+
+use crate::common::Sandbox;
+use crate::common::tool::{check, python};
 
 fn vocab(words: &str) -> Arc<Vocab> {
     Arc::new(Vocab::from_counts(words.split(' ').map(|word| (word, 1)), Default::default()))
@@ -183,13 +182,37 @@ fn mistakes_are_said() {
     assert!(start(&["eo-en=mae", "--moses"]).failed().contains("no rules to tokenise eo"));
     assert!(start(&["de-en=mae", "--api-keys", "none"]).failed().contains("none: cannot read the keys"));
     assert!(start(&["de-en=mae", "--beam", "0"]).failed().contains("beam = 0"));
-    assert!(start(&["de-en=mae", "--max-queue", "0"]).failed().contains("--max-queue 0"));
+    for flag in ["--max-queue", "--timeout"] {
+        assert!(start(&["de-en=mae", flag, "0"]).failed().contains(&format!("{flag} 0: nothing")));
+    }
+    assert!(start(&["de-en=mae", "--host", "my.host"]).failed().contains("expected the IP address"));
     assert!(start(&["de-en=mae", "--max-wait=-1"]).failed().contains("--max-wait"));
     assert!(start(&["de-en=mae", "--log", "no/folder/log"]).failed().contains("no/folder/log"));
     let served = Served::start(&models(), &["--port", "0"]);
     let port = served.url.rsplit(':').next().unwrap();
     let taken = place.mae(&["serve", "de-en=mae", "--device", "cpu", "--port"], &[port]);
-    assert!(taken.failed().contains("cannot listen to 127.0.0.1"), "{taken:?}");
+    let said = taken.failed();
+    assert!(said.contains("cannot listen to 127.0.0.1") && said.contains("choose another address"), "{said}");
+}
+
+#[test]
+fn a_limit_of_0_is_none_and_sizes_do_not_overflow() {
+    let place = models();
+    let most = (usize::MAX >> 9).to_string();
+    let limits = ["--char-limit", "0", "--batch-limit", "0", "--req-limit", "0", "--max-body", &most];
+    let served = Served::start(&place, &[&["--port", "0", "--host", "localhost"][..], &limits].concat());
+    let (status, answer) = served.ask("POST", "/translate?q=das+haus&source=de&target=en", "");
+    assert_eq!(status, 200, "{answer}");
+}
+
+#[test]
+fn a_name_that_contradicts_its_folder_is_said() {
+    let place = models();
+    place.write("de-en/text.json", r#"{"format": 1, "source_lang": "en", "target_lang": "de"}"#);
+    let mut served = Served::start(&place, &["--port", "0", "de-en-2=de-en"]);
+    let mut said = String::new();
+    BufReader::new(served.process.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("de-en-2: its folder has a model from en to de"), "{said}");
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! What belongs to the program as a whole: its version, completions and manual pages.
 
-mod common;
-
-use common::Sandbox;
+use crate::common::Sandbox;
 
 #[test]
 fn the_version_has_the_commit_where_there_is_one() {

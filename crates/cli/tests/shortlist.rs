@@ -1,8 +1,6 @@
 //! Shortlists as a user makes and uses them.
 
-mod common;
-
-use common::place::Place;
+use crate::common::place::Place;
 
 /// Text of two languages with a word for each word, and its binarised folder in `bin`.
 fn corpus(place: &Place) {

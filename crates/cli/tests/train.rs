@@ -1,11 +1,9 @@
 //! `mae train` and `mae quickstart` as users run them: trained, killed, resumed, misused.
 
-mod common;
-
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Sandbox, lines};
+use crate::common::{Sandbox, lines};
 
 /// A prepared corpus of short sentences in which every word has its translation.
 fn corpus() -> Sandbox {

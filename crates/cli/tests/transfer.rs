@@ -1,11 +1,10 @@
 //! `mae transfer` as users run it: the whole study, in sittings, with mistakes.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Sandbox, lines};
 use serde_json::Value;
+
+use crate::common::{Sandbox, lines};
 
 const WORDS: [&str; 6] = ["eins", "zwei", "drei", "vier", "fünf", "sechs"];
 
@@ -161,6 +160,25 @@ fn sittings_lead_to_the_same_models() {
 }
 
 #[test]
+fn fractions_are_those_of_the_flag_in_any_order() {
+    let place = place();
+    let few = ["--methods", "noft,ftg", "--updates", "ftg=1", "--fractions", "50,100,12.5,50"];
+    let told = place.mae(&args("out", &few), &[]);
+    let columns: Vec<&str> =
+        told.succeeded().lines().find(|line| line.contains(" %")).unwrap().split("  ").collect();
+    let columns: Vec<&str> = columns.into_iter().map(str::trim).filter(|column| !column.is_empty()).collect();
+    assert_eq!(columns, ["method", "12.5 %", "50 %", "100 %", "paper, 100 %"], "{}", told.stdout);
+    // The largest part is trained first.
+    let begun = |name: &str| told.stderr.find(name).unwrap_or_else(|| panic!("{name}: {}", told.stderr));
+    let order = ["ftg-100pct-1", "ftg-50pct-1", "ftg-12.5pct-1"].map(begun);
+    assert!(order.is_sorted(), "{}", told.stderr);
+    let found = json(&place.path("out/transfer.json"));
+    assert_eq!(found["runs"].as_object().unwrap().len(), 1 + 3);
+    let part = |name: &str| found["runs"][name]["config"]["train.subset"].clone();
+    assert_eq!(["ftg-12.5pct-1", "ftg-50pct-1", "ftg-100pct-1"].map(part), ["0.125", "0.5", "1.0"]);
+}
+
+#[test]
 fn wrong_methods_fractions_and_keys_are_refused() {
     let place = place();
     let refused = |args: &[&str], parts: &[&str]| {
@@ -174,7 +192,17 @@ fn wrong_methods_fractions_and_keys_are_refused() {
         &args("out", &["--methods", "ftgg"]),
         &["ftgg", "did you mean `ftg`", "noft, ftg, ftg+, ftall, scratch"],
     );
-    refused(&args("out", &["--fractions", "0"]), &["fraction 0", "per cent"]);
+    for wrong in ["0", "-5", "100.1", "NaN", "inf", "5,0"] {
+        let wrong = format!("--fractions={wrong}");
+        let said = ["fraction ", "parts are in per cent, above 0 and at most 100"];
+        refused(&args("out", &[&wrong]), &said);
+    }
+    for wrong in ["half", "5%", "5;10"] {
+        let told = place.mae(&args("out", &["--fractions", wrong]), &[]);
+        let said = format!("invalid value '{wrong}' for '--fractions <PERCENT>': expected a number");
+        assert!(told.failed().contains(&said), "{}", told.stderr);
+    }
+    assert!(!place.path("out").exists());
     refused(&args("out", &["--updates", "ftall=0"]), &["ftall", "max_update"]);
     refused(&args("out", &["--updates", "ftall"]), &["METHOD=N"]);
     refused(&args("out", &["--methods", "noft", "--set", "train.speed=9"]), &["train.speed"]);

@@ -1,16 +1,15 @@
 //! Pairs, samplers and packed batches.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Folder, Random};
 use mae_data::batch::PackedBatch;
 use mae_data::dataset::DatasetWriter;
 use mae_data::error::Error;
 use mae_data::pairs::{MemoryDataset, ParallelDataset, detect_languages};
 use mae_data::sampler::{BatchSampler, Order, SamplerOptions, TooLong, subset};
 use mae_data::vocab::{EOS, UNK, Vocab, VocabOptions};
+
+use crate::common::{Folder, Random};
 
 fn vocab() -> Arc<Vocab> {
     Arc::new(Vocab::from_counts([("a", 3), ("b", 2), ("c", 1)], VocabOptions::default()))

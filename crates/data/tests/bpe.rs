@@ -1,16 +1,15 @@
 //! BPE against golden files of subword-nmt (`tools/bpe_golden.py`), and properties.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::{Folder, Random};
 use mae_data::bpe::{
     Bpe, Codes, Dropout, Glossaries, LearnOptions, PieceSet, TokenCounts, Version, WordCounts, join, learn,
 };
 use mae_data::error::Error;
 use mae_data::lines::BadUtf8;
+
+use crate::common::{Folder, Random};
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/bpe").join(name)

@@ -1,11 +1,10 @@
 //! Binary datasets: round trips, fairseq's bytes, and damage of every kind.
 
-mod common;
-
 use std::fs;
 
-use common::{Folder, Random};
 use mae_data::dataset::{DatasetWriter, IndexedDataset};
+
+use crate::common::{Folder, Random};
 
 fn write(folder: &Folder, vocab: usize, sentences: &[Vec<u32>]) {
     let mut writer = DatasetWriter::create(folder.path("d"), vocab).unwrap();

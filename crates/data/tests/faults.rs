@@ -1,13 +1,10 @@
 //! Disks that fail, processes that end and power that is cut at every operation of preprocessing and preparing: the
 //! folder is then the old one or the new one, never a mixture.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Folder, Random};
 use mae_data::bpe::LearnOptions;
 use mae_data::files::faults::{Fault, Faults};
 use mae_data::files::{self, FolderLock, replay};
@@ -17,6 +14,8 @@ use mae_data::prepare::{
 };
 use mae_data::preprocess::{BpeSource, PreprocessOptions, preprocess};
 use mae_data::{BadUtf8, Error, ParallelDataset, Segmentation};
+
+use crate::common::{Folder, Random};
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 

@@ -1,15 +1,14 @@
 //! Reading text: compressed or not, clean or not.
 
-mod common;
-
 use std::io::Write;
 use std::path::Path;
 
-use common::Folder;
 use flate2::{Compression, write::GzEncoder};
 use mae_data::error::Error;
 use mae_data::lines::{BadUtf8, LineReader, ParallelLines};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+use crate::common::Folder;
 
 fn read(path: &Path, policy: BadUtf8) -> (Vec<String>, LineReader) {
     let mut reader = LineReader::open(path, policy).unwrap();

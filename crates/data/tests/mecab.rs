@@ -1,14 +1,13 @@
 //! Words of MeCab and mecab-ko, against goldens that they made with a small dictionary (`tools/mecab_golden.py`).
 
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 
-use common::{Folder, Random};
 use flate2::read::GzDecoder;
 use mae_data::Mecab;
+
+use crate::common::{Folder, Random};
 
 const WORDS: &str = include_str!("../../../fixtures/mecab/words.tsv");
 

@@ -1,8 +1,5 @@
 //! Moses' tools against golden tables of sacremoses (`tools/moses_golden.py`), and the corpus cleaner.
 
-mod common;
-
-use common::Folder;
 use mae_data::moses::clean::clean_corpus;
 use mae_data::moses::normalize::blank_non_printing;
 use mae_data::moses::{
@@ -10,6 +7,8 @@ use mae_data::moses::{
     NormalizeOptions, Normalizer, Protected, TokenizeOptions, Tokenizer,
 };
 use mae_data::{BadUtf8, ParallelLines};
+
+use crate::common::Folder;
 
 /// Undoes the escapes of a field.
 fn plain(field: &str) -> String {

@@ -1,12 +1,9 @@
 //! Corpora as they are downloaded, made here in small, and what preparation makes of them.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-use common::Folder;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use mae_data::bpe::LearnOptions;
@@ -18,6 +15,8 @@ use mae_data::prepare::{
     CleanWhen, Corpus, HoldOut, Pieces, PrepareOptions, PrepareReport, Text, TextRules, prepare,
 };
 use mae_data::{ParallelDataset, Setting};
+
+use crate::common::Folder;
 
 const SETS: [&str; 5] = ["TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"];
 

@@ -1,8 +1,5 @@
 //! Text files to binarised folders.
 
-mod common;
-
-use common::{Folder, Random};
 use mae_data::OptionFault;
 use mae_data::bpe::{Bpe, Codes, LearnOptions, join};
 use mae_data::error::Error;
@@ -12,6 +9,8 @@ use mae_data::preprocess::{
     BpeSource, LinePolicy, PreprocessOptions, PreprocessReport, Progress, preprocess,
 };
 use mae_data::vocab::{EOS, UNK};
+
+use crate::common::{Folder, Random};
 
 fn options(folder: &Folder) -> PreprocessOptions {
     let options = PreprocessOptions::new("de", "en", folder.path("bin"));

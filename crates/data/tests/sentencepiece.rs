@@ -1,16 +1,15 @@
 //! SentencePiece models against golden files of the sentencepiece package (`tools/sentencepiece_golden.py`), and
 //! refusals.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Folder;
 use mae_data::preprocess::{BpeSource, PreprocessOptions, preprocess};
 use mae_data::segmentation::{self, Segmentation};
 use mae_data::{ParallelDataset, SentencePiece};
 use serde_json::Value;
+
+use crate::common::Folder;
 
 fn goldens() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/sentencepiece")

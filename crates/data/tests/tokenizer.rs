@@ -1,14 +1,13 @@
 //! `tokenizer.json` against golden files of the tokenizers package (`tools/tokenizer_golden.py`), and refusals.
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::Folder;
 use mae_data::preprocess::{BpeSource, PreprocessOptions, preprocess};
 use mae_data::segmentation::{self, Segmentation};
 use mae_data::{ParallelDataset, Tokenizer};
+
+use crate::common::Folder;
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tokenizer").join(name)

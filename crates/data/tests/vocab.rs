@@ -1,10 +1,9 @@
 //! Vocabularies against what fairseq's `Dictionary` does.
 
-mod common;
-
-use common::{Folder, Random};
 use mae_data::bpe::WordCounts;
 use mae_data::vocab::{EOS, UNK, Vocab, VocabOptions, tokens};
+
+use crate::common::{Folder, Random};
 
 fn build(text: &str, options: VocabOptions) -> Vocab {
     let mut counts = WordCounts::default();

@@ -176,6 +176,39 @@ fn checkpoints_of_fairseq_have_their_weights() {
 }
 
 #[test]
+fn codes_beside_a_model_are_taken_along() {
+    let work = tempfile::tempdir().unwrap();
+    let at = |name: &str| work.path().join(name);
+    import::fairseq::import(&golden("fairseq/zip.pt"), &golden("fairseq"), &at("model")).unwrap();
+    let files = ["bpe.src.codes", "bpe.tgt.codes", "text.json"];
+    let rules = r#"{"tokenize": "moses"}"#;
+    let text = format!(r#"{{"format": 1, "source_lang": "de", "target_lang": "en", "rules": {rules}}}"#);
+    for (name, content) in files.iter().zip(["#version: 0.2\na b\n", "#version: 0.2\nc d\n", &text]) {
+        fs::write(at("model").join(name), content).unwrap();
+    }
+    let folder = Folder::open(&at("model")).unwrap();
+    export::fairseq::export(&folder, &HeadWeights::Ones, ["de", "en"], &at("fairseq")).unwrap();
+    import::fairseq::import(&at("fairseq").join("model.pt"), &at("fairseq"), &at("from_fairseq")).unwrap();
+    export::ct2::export(&folder, &HeadWeights::Ones, &at("ct2")).unwrap();
+    let imported = import::ct2::import(&at("ct2"), &at("from_ct2")).unwrap();
+    assert!(imported.notes.is_empty(), "{:?}", imported.notes);
+    assert_same_files(&at("from_fairseq"), &at("from_ct2"), &files);
+    assert_same_files(&at("ct2"), &at("from_ct2"), &files[..2]);
+
+    // Under the names that OPUS-MT uses.
+    files.iter().for_each(|name| fs::remove_file(at("ct2").join(name)).unwrap());
+    for name in ["source.spm", "target.spm"] {
+        fs::copy(golden("marian").join(name), at("ct2").join(name)).unwrap();
+    }
+    import::ct2::import(&at("ct2"), &at("pieces")).unwrap();
+    assert!(
+        fs::read_dir(at("pieces"))
+            .unwrap()
+            .any(|entry| { entry.unwrap().file_name().to_string_lossy().starts_with("sentencepiece.") })
+    );
+}
+
+#[test]
 fn an_adaptive_language_model_has_its_weights() {
     let work = tempfile::tempdir().unwrap();
     let out = work.path().join("lm");

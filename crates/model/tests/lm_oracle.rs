@@ -2,9 +2,6 @@
 //! whole vocabulary, losses, every gradient of a G step, an F step with given draws and a joint step, running statistics,
 //! and eight updates with NAG and clipping.
 
-mod golden;
-
-use golden::{Golden, assert_close, place};
 use mae_data::PackedBatch;
 use mae_engine::optim::{Nag, StepNumbers, Velocity, sgd};
 use mae_engine::{Gradients, GroupSet, Rng, Tape};
@@ -12,6 +9,8 @@ use mae_model::attention::Pass;
 use mae_model::config::{Mixture, System};
 use mae_model::lm::{LmBatch, Scorer};
 use mae_model::{ExpertMode, LanguageModel, LmConfig, Model, groups};
+
+use crate::golden::{Golden, assert_close, place};
 
 /// Without a norm at the end features are large, and log-probabilities down to −90: five times the usual tolerance, and
 /// more in bfloat16, where each such number is rounded by up to a quarter.

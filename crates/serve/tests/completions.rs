@@ -1,9 +1,8 @@
 //! OpenAI's and OpenNMT-py's interfaces, and our own, over real sockets.
 
-mod common;
-
-use common::{Answer, Running};
 use serde_json::{Value, json};
+
+use crate::common::{Answer, Running};
 
 /// The objects of a stream of events, without the last mark.
 fn events(answer: &Answer) -> Vec<Value> {

@@ -1,12 +1,11 @@
 //! LibreTranslate's interface over real sockets.
 
-mod common;
-
-use common::Running;
 use mae::data::moses::Dashes;
 use mae::data::{TextRecord, TextRules};
 use mae_serve::{Config, Preparation};
 use serde_json::{Value, json};
+
+use crate::common::Running;
 
 fn translate(server: &Running, body: Value) -> Value {
     let answer = server.post("/translate", &body);
@@ -116,6 +115,10 @@ fn refusals_are_word_for_word() {
         (json!({"source": "de", "target": "en"}), "Invalid request: missing q parameter"),
         (json!({"q": "", "source": "de", "target": "en"}), "Invalid request: missing q parameter"),
         (json!({"q": [], "source": "de", "target": "en"}), "Invalid request: missing q parameter"),
+        (
+            json!({"q": ["a", 5], "source": "de", "target": "en"}),
+            "Invalid request: expected a text or a list of texts",
+        ),
         (json!({"q": "a", "target": "en"}), "Invalid request: missing source parameter"),
         (json!({"q": "a", "source": "de"}), "Invalid request: missing target parameter"),
         (json!({"q": "a", "source": "zz", "target": "en"}), "zz is not supported"),

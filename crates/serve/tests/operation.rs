@@ -1,15 +1,14 @@
 //! Many clients, slow ones and broken ones; stopping and loading again.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use common::{Answer, Running, save_translator};
 use mae::model::System;
 use mae_serve::Batching;
 use serde_json::{Value, json};
+
+use crate::common::{Answer, Running, save_translator};
 
 fn body(text: &str) -> Value {
     json!({"q": text, "source": "de", "target": "en"})

@@ -1,7 +1,5 @@
 //! A plain model gets gates that change nothing, and training the gates alone fits it to another domain.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +14,8 @@ use mae_model::convert::{Conversion, Fold, convert};
 use mae_model::{Translator, batches, groups};
 use mae_train::checkpoint::{Resets, TextSide, Writer};
 use mae_train::{Learner, RunConfig, Trainer};
+
+use crate::common;
 
 /// Words of both sides in one dictionary.
 fn vocab(pairs: &[Pair]) -> Arc<Vocab> {

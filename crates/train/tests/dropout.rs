@@ -1,12 +1,9 @@
 //! BPE dropout while training: drawn anew for each epoch, and the same after a resume.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{bits, config};
 use mae_data::bpe::{Bpe, Codes, Version};
 use mae_data::files::FolderLock;
 use mae_data::vocab::VocabOptions;
@@ -16,6 +13,8 @@ use mae_model::Translator;
 use mae_train::checkpoint::{Resets, TextSide, Writer};
 use mae_train::log::Event;
 use mae_train::{Learner, Outcome, RunConfig, Trainer};
+
+use crate::common::{bits, config};
 
 fn codes() -> Codes {
     let merges = [("a", "b"), ("a", "b</w>"), ("b", "a</w>"), ("ab", "ab</w>"), ("ab", "ba</w>")];

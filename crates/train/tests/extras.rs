@@ -1,11 +1,8 @@
 //! What a run can do besides training: freeze, begin with other weights, begin things anew, keep checkpoints, look at
 //! the memory first, and fail with a diagnosis.
 
-mod common;
-
 use std::path::Path;
 
-use common::{bits, config, data, learner, train};
 use mae_data::{BatchSampler, SamplerOptions};
 use mae_engine::{Device, GroupId};
 use mae_model::config::Sharing;
@@ -15,6 +12,8 @@ use mae_train::config::{Free, Metric};
 use mae_train::finetune::FinetuneFault;
 use mae_train::log::Event;
 use mae_train::{Error, Learner, RunConfig, kept, memory};
+
+use crate::common::{self, bits, config, data, learner, train};
 
 fn run(folder: &Path, config: &RunConfig) -> Learner {
     train(folder, config, Resets::default(), |_, _| {}).unwrap().0

@@ -1,8 +1,6 @@
 //! Disks that fail, processes that end and power that is cut at operations of a training run; two runs in one folder;
 //! divergence. No checkpoint is lost, none is a mixture, and a run resumes to the same bits.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +13,8 @@ use mae_train::checkpoint::{self, Resets, Snapshot, TextSide, Writer};
 use mae_train::error::CheckpointFault;
 use mae_train::log::Event;
 use mae_train::{Error, Result, RunConfig, Trainer};
+
+use crate::common;
 
 /// A run of four updates that saves every two, and keeps the newest and the best.
 fn config(extra: &[&str]) -> RunConfig {

@@ -1,12 +1,9 @@
 //! Language models in the same loop: they learn, and a run that is stopped and resumed equals one that never stopped.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::bits;
 use mae_data::files::FolderLock;
 use mae_data::pairs::MemoryDataset;
 use mae_data::vocab::VocabOptions;
@@ -18,6 +15,8 @@ use mae_train::checkpoint::{Resets, TextSide, Writer};
 use mae_train::config::assignment;
 use mae_train::log::Event;
 use mae_train::{Learner, Outcome, Result, RunConfig, Trainer};
+
+use crate::common::{self, bits};
 
 /// Lines that count onwards in a circle of words, from number `first`.
 fn text(lines: usize, first: usize) -> TextDataset {

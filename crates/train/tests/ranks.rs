@@ -1,17 +1,16 @@
 //! K ranks make the bits of one process with `update_freq` K: every weight and moment. Threads are the ranks here.
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{bits, config, data, learner, text};
 use mae_data::files::FolderLock;
 use mae_engine::collective::{Collective, Ending, Overlap, Tcp, Team, Transport};
 use mae_train::checkpoint::{Resets, Writer};
 use mae_train::log::Event;
 use mae_train::{Error, Learner, Outcome, Result, RunConfig, Trainer};
+
+use crate::common::{bits, config, data, learner, text};
 
 /// Trains as one rank of a team. `watch` sees the events, and may set the flag that stops the run.
 fn train(

@@ -1,14 +1,13 @@
 //! A run that is stopped and resumed equals one that never stopped: every weight, moment and logged loss, to the bit.
 
-mod common;
-
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use common::{bits, config, learner};
 use mae_train::checkpoint::Resets;
 use mae_train::log::Event;
 use mae_train::{Learner, Outcome, RunConfig};
+
+use crate::common::{self, bits, config, learner};
 
 /// Trains in `folder`; stops from outside after update `stop_after`.
 fn train(folder: &Path, config: &RunConfig, stop_after: Option<u64>) -> (Learner, Outcome, Vec<String>) {

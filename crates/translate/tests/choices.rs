@@ -1,12 +1,8 @@
 //! Forced prefixes, no repetitions, groups of beams, temperature, ensembles and one-expert models against the slow search;
 //! sampling by its properties.
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::slow::{SlowSearch, assert_same};
-use common::{TYPES, config, full_pass, log_softmax, model, sources, systems};
 use mae_data::{EOS, PackedBatch};
 use mae_model::config::System;
 use mae_model::{Draws, ExpertMode, Translator};
@@ -14,6 +10,9 @@ use mae_translate::{
     Choice, GateRows, Gates, Hypothesis, Sampling, SearchOptions, Searcher, gates_of, score_references,
     search,
 };
+
+use crate::common::slow::{SlowSearch, assert_same};
+use crate::common::{self, TYPES, config, full_pass, log_softmax, model, sources, systems};
 
 fn short() -> SearchOptions {
     SearchOptions { beam: 4, nbest: 4, max_len_b: 9, ..SearchOptions::default() }

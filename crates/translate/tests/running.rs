@@ -1,17 +1,16 @@
 //! The running batch: a sentence's translation depends neither on its neighbours nor on when it joined.
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use common::{TYPES, config, model, sources, systems};
 use mae_model::config::System;
 use mae_model::{Draws, ExpertMode};
 use mae_translate::{
     BatchLimits, Choice, Error, Hypothesis, Job, RunningBatch, Sampling, SearchOptions, Searcher, Shortlist,
     Ticket,
 };
+
+use crate::common::{TYPES, config, model, sources, systems};
 
 /// Options that differ in all that a batch could mix up.
 fn options() -> Vec<SearchOptions> {

@@ -1,13 +1,12 @@
 //! The search against a slow one that is written down from fairseq's rules, one full pass per hypothesis and step.
 
-mod common;
-
-use common::slow::{SlowSearch, assert_same};
-use common::{alone, config, model, sources, systems, with_gates};
 use mae_data::{EOS, PAD};
 use mae_model::config::{CrossGate, DecoderGate, System};
 use mae_model::{ExpertMode, Translator};
 use mae_translate::{Error, ExpertFault, SearchOptions, Searcher, search};
+
+use crate::common::slow::{SlowSearch, assert_same};
+use crate::common::{alone, config, model, sources, systems, with_gates};
 
 /// Option sets that bring out every rule.
 fn option_sets() -> Vec<(&'static str, SearchOptions)> {

@@ -1,14 +1,13 @@
 //! Shortlists: translations have the types of their lists, and a list of everything changes nothing.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{TYPES, config, model, sources};
 use mae_data::{BOS, EOS, PAD, UNK};
 use mae_model::ExpertMode;
 use mae_model::config::System;
 use mae_translate::{BatchLimits, Choice, Hypothesis, Job, RunningBatch, Sampling, SearchOptions, Shortlist};
+
+use crate::common::{TYPES, config, model, sources};
 
 /// Translations of some sentences, with these options for each in turn.
 fn translate(options: &[SearchOptions]) -> Vec<Vec<Hypothesis>> {

@@ -1,8 +1,5 @@
 //! Several running batches on many threads: the translations of one batch, in order.
 
-mod common;
-
-use common::{config, model};
 use mae_data::{EOS, MemoryDataset, Sentences};
 use mae_engine::Rng;
 use mae_model::config::System;
@@ -10,6 +7,8 @@ use mae_model::{ExpertMode, Translator};
 use mae_translate::{
     BatchLimits, Error, GateReport, Group, GroupOptions, Pipeline, SearchOptions, Translated,
 };
+
+use crate::common::{config, model};
 
 /// 400 sentences, of which some are empty.
 fn sources() -> Sentences {

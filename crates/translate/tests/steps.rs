@@ -1,14 +1,15 @@
 //! Cached steps against full passes, and scores of references.
 
-mod common;
-
-use common::{TYPES, config, full_pass, full_pass_with, log_softmax, model, sources, systems, with_gates};
 use mae_data::{EOS, MemoryDataset, PackedBatch};
 use mae_engine::Rng;
 use mae_engine::ops::decode::Room;
 use mae_model::config::{DecoderGate, System};
 use mae_model::{Draws, ExpertMode, SearchRoom, Translator};
 use mae_translate::{SwitchedOff, score_references, without};
+
+use crate::common::{
+    TYPES, config, full_pass, full_pass_with, log_softmax, model, sources, systems, with_gates,
+};
 
 fn close(what: &str, got: &[f32], want: &[f32]) {
     for (a, b) in got.iter().zip(want) {

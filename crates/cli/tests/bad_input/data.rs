@@ -11,6 +11,13 @@ const CODES: &str = "bin/bpe.codes";
 fn damaged_datasets_are_refused() {
     refused(&[
         (
+            "other languages",
+            |_| {},
+            "train bin -s fr -t en --save-dir new",
+            &["bin: holds de-en, not fr-en", "--source-lang"],
+        ),
+        ("no folder", |_| {}, "train nowhere --save-dir new", &["nowhere: there is no such folder"]),
+        (
             "index cut off",
             |s| cut(s, IDX, 5),
             "TRAIN",

@@ -96,13 +96,15 @@ fn one_folder_has_one_writer() {
 #[cfg(target_os = "linux")]
 fn threads_that_cannot_be_made_are_told() {
     let sandbox = folder();
-    let line = format!(
-        "ulimit -v 4000000; exec {} score --sys valid.de --ref valid.de --threads 4096",
-        env!("CARGO_BIN_EXE_mae")
-    );
-    let run = Command::new("sh").args(["-c", &line]).current_dir(sandbox.path("")).output().unwrap();
-    let said = String::from_utf8_lossy(&run.stderr);
-    assert!(run.status.code() == Some(1) && said.contains("ask for fewer with --threads"), "{run:?}");
+    for command in [
+        "score --sys valid.de --ref valid.de --threads 4096",
+        "preprocess -s de -t en --trainpref train --destdir other --workers 4096",
+    ] {
+        let line = format!("ulimit -v 4000000; exec {} {command}", env!("CARGO_BIN_EXE_mae"));
+        let run = Command::new("sh").args(["-c", &line]).current_dir(sandbox.path("")).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.code() == Some(1) && said.contains("ask for fewer with --threads"), "{run:?}");
+    }
 }
 
 #[test]
@@ -180,6 +182,12 @@ fn small_files_that_ask_for_much_are_refused() {
             &["1000 is the most"],
         ),
         ("threads", |_| {}, "score --sys valid.de --ref valid.en --threads 20000", &["4096 is the most"]),
+        (
+            "workers",
+            |_| {},
+            "preprocess -s de -t en --trainpref train --destdir other --workers 1000000",
+            &["--workers 1000000: 4096 is the most"],
+        ),
         (
             "letters that are kept",
             |s| s.write("letters.de", "THISPROTECTED 0123456789\n"),

@@ -98,6 +98,24 @@ fn texts_are_refused_with_their_place() {
             &["cannot unpack de-en.tgz"],
         ),
         (
+            "a text in place of an archive",
+            |s| s.write("de-en.tgz", "hund\n"),
+            "prepare iwslt14 -s de -t en --archive de-en.tgz --out new",
+            &["cannot unpack de-en.tgz", "not a whole tar archive"],
+        ),
+        (
+            "a file in place of the folder",
+            |s| s.write("new", "hund\n"),
+            "preprocess -s de -t en --trainpref train --destdir new",
+            &["cannot create new", "name a folder"],
+        ),
+        (
+            "an output that is an input",
+            |s| s.write("new", "hund\n"),
+            "tokenize -l de train.de new -o new",
+            &["new is an input and would be overwritten"],
+        ),
+        (
             "archive of something else",
             |s| s.write("de-en.tgz", gzip(&tar("holiday.jpg", "hund\n"))),
             "prepare iwslt14 -s de -t en --archive de-en.tgz --out new",

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::{STUDY, args, json};
 use crate::common::Sandbox;
-use crate::{STUDY, args, json};
 
 /// Of a finished study in `out`: what was asked for later is not said of what was measured before.
 pub fn results_that_do_not_fit(place: &Sandbox, only: &[&str]) {

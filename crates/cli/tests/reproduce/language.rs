@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::{args, json, page_data};
 use crate::common::{Sandbox, lines};
-use crate::{args, json, page_data};
 
 #[test]
 fn language_models_by_perplexity() {

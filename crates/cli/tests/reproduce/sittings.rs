@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::{STUDY, args, json, place};
 use crate::common::Sandbox;
-use crate::{STUDY, args, json, place};
 
 /// What a run has found, without what depends on the clock.
 fn found(place: &Sandbox, run: &str) -> (Value, String) {

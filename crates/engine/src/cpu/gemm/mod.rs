@@ -3,7 +3,7 @@
 //! `C = A·B` or `C += A·B`, where `A` and `B` may be read transposed, so that the three products of a
 //! linear layer (`X·Wᵀ`, `dY·W`, `dYᵀ·X`) need no copies by the caller.
 //!
-//! Kernels: `amx` on Linux and processors with AMX-BF16; `portable`, the `gemm` crate, elsewhere and for products too
+//! Kernels: `amx` on Linux and processors with AMX-BF16; `portable`, the `gemm-f32` crate, elsewhere and for products too
 //! small for AMX; `halves` for training in bf16 with AVX-512; and `streamed` for a few rows in evaluation, such as a step
 //! of a search. On AMX, products of training passes take little more than half the time at a lower [`Precision`]: the
 //! noise that sampling and dropout leave in a gradient is orders of magnitude larger. Evaluation stays at full

@@ -1,18 +1,16 @@
 //! `mae reproduce` as users run it: whole studies, interrupted ones, several processes, mistakes.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod fit;
 mod language;
 mod sittings;
 
 use std::path::Path;
 
-use common::Sandbox;
-use common::page::data_of;
-use common::study::{STUDY, place};
 use serde_json::Value;
+
+use crate::common::Sandbox;
+use crate::common::page::data_of;
+use crate::common::study::{STUDY, place};
 
 /// `mae reproduce tiny.toml --data bin --out OUT …` on the CPU.
 fn args<'a>(out: &'a str, more: &[&'a str]) -> Vec<&'a str> {

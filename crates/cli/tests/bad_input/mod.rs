@@ -1,9 +1,6 @@
 //! Malformed input of every kind, given to the program as users do. Each case has a name. It is refused with words that
 //! name the place and the remedy, or repaired and counted; nothing that was there is lost, nothing is left half written.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod data;
 mod disk;
 mod model;
@@ -15,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use common::{Run, Sandbox, lines};
+use crate::common::{Run, Sandbox, lines};
 
 /// Something wrong: its name, what makes it so, the command, and words that its answer must have.
 type Case = (&'static str, fn(&Sandbox), &'static str, &'static [&'static str]);

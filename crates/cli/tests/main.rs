@@ -1,0 +1,33 @@
+//! Tests of this crate from the outside, in one binary: what they link is linked once.
+
+mod analyze;
+mod analyze_language;
+mod average;
+mod bad_input;
+mod bench;
+mod bpe;
+mod choices;
+mod common;
+mod convert;
+mod distributed;
+mod doctor;
+mod documents;
+mod exchange;
+mod fairseq;
+mod generate;
+mod language;
+mod libraries;
+mod modules;
+mod moses;
+mod pages;
+mod prepare;
+mod preprocess;
+mod quantize;
+mod reproduce;
+mod results;
+mod score;
+mod serve;
+mod shell;
+mod shortlist;
+mod train;
+mod transfer;

@@ -1,0 +1,4 @@
+//! Tests of this crate from the outside, in one binary: what they link is linked once.
+
+mod faults;
+mod rooms;
