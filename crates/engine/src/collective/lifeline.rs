@@ -35,7 +35,7 @@ struct Shared {
     /// To all others of rank 0, to rank 0 of the others.
     links: Vec<(usize, TcpStream)>,
     /// Connections that are closed when a rank has ended, so that nobody waits for it.
-    cut: Vec<TcpStream>,
+    cut: Mutex<Vec<TcpStream>>,
     state: Mutex<State>,
     changed: Condvar,
     on_loss: Mutex<Option<OnLoss>>,
@@ -49,18 +49,13 @@ struct State {
 }
 
 impl Lifeline {
-    /// Watches the links. `cut` are closed when a rank has ended.
-    pub(super) fn new(
-        place: Place,
-        names: Vec<String>,
-        links: Vec<(usize, TcpStream)>,
-        cut: Vec<TcpStream>,
-    ) -> Result<Self> {
+    /// Watches the links.
+    pub(super) fn new(place: Place, names: Vec<String>, links: Vec<(usize, TcpStream)>) -> Result<Self> {
         let shared = Arc::new(Shared {
             place,
             names,
             links,
-            cut,
+            cut: Mutex::default(),
             state: Mutex::default(),
             changed: Condvar::new(),
             on_loss: Mutex::new(None),
@@ -76,6 +71,12 @@ impl Lifeline {
         let beating = shared.clone();
         Builder::new().spawn(move || beating.beat()).map_err(fault)?;
         Ok(Self(shared))
+    }
+
+    /// These connections are closed when a rank has ended; fails if one has already.
+    pub(super) fn cut(&self, connections: Vec<TcpStream>) -> Result<()> {
+        *self.0.cut.lock().expect("nobody panics while it is set") = connections;
+        self.check()
     }
 
     pub(super) fn on_loss(&self, ended: OnLoss) {
@@ -220,7 +221,7 @@ impl Shared {
             ended(&error);
         }
         self.changed.notify_all();
-        for connection in &self.cut {
+        for connection in &*self.cut.lock().expect("nobody panics while it is set") {
             connection.shutdown(Shutdown::Both).ok();
         }
     }

@@ -8,7 +8,7 @@
 //! | `courier` | a thread that sums slices of gradients while the rank computes |
 //! | `side` | the same by NCCL, on a stream of its own |
 //! | `step` | gradients, losses and running statistics of a training step over all ranks |
-//! | `tcp`, `rendezvous` | the back end without a library: a connection between any two ranks, and how ranks find one another |
+//! | `tcp`, `rendezvous`, `sockets` | the back end without a library: a connection between any two ranks, and how ranks find one another |
 //! | `mpi` | MPI, opened at run time |
 //! | `nccl` | sums in the memory of GPUs by NCCL, opened at run time |
 //! | `lifeline` | connections that tell when a rank has ended |
@@ -24,6 +24,7 @@ mod mpi;
 mod nccl;
 mod rendezvous;
 pub(crate) mod side;
+mod sockets;
 mod step;
 mod sum;
 mod tcp;

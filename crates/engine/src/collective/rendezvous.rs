@@ -1,34 +1,41 @@
 //! Ranks find one another: all connect to rank 0, which tells each the addresses of the others.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+mod member;
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::Place;
+use self::member::{Member, bytes_of, read_member, receive_member};
+use super::lifeline::Lifeline;
+use super::sockets::{accept, bind, connect, is_closed};
+use super::{Ending, Place};
 use crate::{Error, Result};
 
 /// Time within which all ranks must have come.
 const DEADLINE: Duration = Duration::from_secs(300);
-/// Time between two attempts.
-const PAUSE: Duration = Duration::from_millis(50);
-/// First bytes of every connection.
-const GREETING: &[u8; 8] = b"mae-rk01";
-
 /// Connections of a rank to the others.
 pub(super) struct Met {
-    /// Host and process of each rank.
-    pub(super) names: Vec<String>,
     /// To every other rank, for values.
     pub(super) peers: Vec<Option<TcpStream>>,
     /// For signs of life: of rank 0 to all others, of the others to rank 0.
-    pub(super) links: Vec<(usize, TcpStream)>,
+    pub(super) lifeline: Lifeline,
 }
 
-/// A rank as it introduces itself.
-struct Member {
-    rank: usize,
-    address: SocketAddr,
-    name: String,
+impl Met {
+    /// Connects a rank to its peers while the lifeline watches; the others are told why if that fails.
+    fn by(
+        lifeline: Lifeline,
+        connect: impl FnOnce(&Lifeline) -> Result<Vec<Option<TcpStream>>>,
+    ) -> Result<Self> {
+        match connect(&lifeline) {
+            Ok(peers) => Ok(Self { peers, lifeline }),
+            Err(error) => {
+                lifeline.leave(Ending::Failed(&error.to_string()));
+                Err(error)
+            }
+        }
+    }
 }
 
 /// Host and process of this rank.
@@ -67,7 +74,15 @@ pub(super) fn meet_at(place: Place, listener: TcpListener) -> Result<Met> {
     while met.iter().any(Option::is_none) {
         let missing =
             || met.iter().enumerate().filter(|(_, m)| m.is_none()).map(|(i, _)| (i + 1).to_string());
-        let Some(mut stream) = accept(&listener, deadline)? else {
+        // Nobody says anything before the table has come: a connection can be read only if it is closed.
+        let ended = || met.iter().flatten().find(|(_, stream)| is_closed(stream));
+        let all_live = || match ended() {
+            None => Ok(()),
+            Some((Member { rank, name, .. }, _)) => {
+                Err(Error::Peer { rank: *rank, name: name.clone(), why: "its process has ended".into() })
+            }
+        };
+        let Some(mut stream) = accept(&listener, deadline, all_live)? else {
             let missing = missing().collect::<Vec<_>>().join(", ");
             return Err(Error::Launch(format!(
                 "rank {missing} of {} did not come within {} s: were all processes started, and can they reach this machine?",
@@ -96,13 +111,14 @@ pub(super) fn meet_at(place: Place, listener: TcpListener) -> Result<Met> {
     }
     let names = members.iter().map(|member| member.name.clone()).collect();
     let links = met.into_iter().map(|(member, stream)| (member.rank, stream)).collect();
-    Ok(Met { names, peers: accept_peers(place, &values, deadline)?, links })
+    let lifeline = Lifeline::new(place, names, links)?;
+    Met::by(lifeline, |lifeline| accept_peers(place, &values, deadline, lifeline))
 }
 
 /// Any other rank.
 fn join(place: Place, address: &str) -> Result<Met> {
     let deadline = Instant::now() + DEADLINE;
-    let mut first = connect(address, deadline)
+    let mut first = connect(address, || Instant::now() < deadline)
         .map_err(|error| Error::Launch(format!("rank 0 cannot be reached at {address}: {error}")))?;
     let values = listen()?;
     let own = Member { rank: place.rank, address: local(&values)?, name: own_name() };
@@ -112,25 +128,37 @@ fn join(place: Place, address: &str) -> Result<Met> {
     first.set_read_timeout(Some(DEADLINE)).map_err(fault)?;
     let table = (0..place.size).map(|_| read_member(&mut first, place.size));
     let table: Vec<Member> = table.collect::<io::Result<_>>().map_err(fault)?;
-    let mut peers = Vec::new();
-    for member in &table[..place.rank] {
-        // Rank 0 sees ranks of its own machine, and itself, at addresses that mean nothing elsewhere.
-        let is_of_first = member.address.ip().is_loopback() || member.address.ip().is_unspecified();
-        let at = SocketAddr::new(if is_of_first { host } else { member.address.ip() }, member.address.port());
-        let mut peer = connect(&at.to_string(), deadline).map_err(|error| broken(member.rank, &error))?;
-        peer.write_all(&bytes_of(&own, place.size)).map_err(|error| broken(member.rank, &error))?;
-        peers.push(Some(peer));
-    }
-    let later = accept_peers(place, &values, deadline)?;
-    peers.extend(later.into_iter().skip(place.rank));
-    Ok(Met { names: table.into_iter().map(|m| m.name).collect(), peers, links: vec![(0, first)] })
+    let names = table.iter().map(|member| member.name.clone()).collect();
+    Met::by(Lifeline::new(place, names, vec![(0, first)])?, |lifeline| {
+        let mut peers = Vec::new();
+        for member in &table[..place.rank] {
+            // Rank 0 sees ranks of its own machine, and itself, at addresses that mean nothing elsewhere.
+            let is_of_first = member.address.ip().is_loopback() || member.address.ip().is_unspecified();
+            let ip = if is_of_first { host } else { member.address.ip() };
+            let at = SocketAddr::new(ip, member.address.port()).to_string();
+            let fault =
+                |error: io::Error| lifeline.check().err().unwrap_or_else(|| broken(member.rank, &error));
+            let goes_on = || Instant::now() < deadline && lifeline.check().is_ok();
+            let mut peer = connect(&at, goes_on).map_err(fault)?;
+            peer.write_all(&bytes_of(&own, place.size)).map_err(fault)?;
+            peers.push(Some(peer));
+        }
+        let later = accept_peers(place, &values, deadline, lifeline)?;
+        peers.extend(later.into_iter().skip(place.rank));
+        Ok(peers)
+    })
 }
 
 /// Accepts the connections of all higher ranks.
-fn accept_peers(place: Place, values: &TcpListener, deadline: Instant) -> Result<Vec<Option<TcpStream>>> {
+fn accept_peers(
+    place: Place,
+    values: &TcpListener,
+    deadline: Instant,
+    lifeline: &Lifeline,
+) -> Result<Vec<Option<TcpStream>>> {
     let mut peers: Vec<Option<TcpStream>> = (0..place.size).map(|_| None).collect();
     while let Some(missing) = (place.rank + 1..place.size).find(|&rank| peers[rank].is_none()) {
-        let Some(mut stream) = accept(values, deadline)? else {
+        let Some(mut stream) = accept(values, deadline, || lifeline.check())? else {
             let error = Error::Launch(format!("rank {missing} did not connect to rank {}", place.rank));
             return Err(error);
         };
@@ -145,99 +173,62 @@ fn listen() -> Result<TcpListener> {
     bind(0).map_err(|error| Error::Launch(format!("no port can be opened: {error}")))
 }
 
-/// Listens to addresses of both kinds, or to those of version 4 where there are no others.
-pub(super) fn bind(port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
-        .or_else(|_| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))
-}
-
 fn local(listener: &TcpListener) -> Result<SocketAddr> {
     listener.local_addr().map_err(|error| Error::Launch(format!("no port can be opened: {error}")))
 }
 
-/// The next connection before the deadline.
-fn accept(listener: &TcpListener, deadline: Instant) -> Result<Option<TcpStream>> {
-    let fault = |error: io::Error| Error::Launch(format!("waiting for other ranks: {error}"));
-    listener.set_nonblocking(true).map_err(fault)?;
-    loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true)).map_err(fault)?;
-                return Ok(Some(stream));
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if Instant::now() > deadline {
-                    return Ok(None);
-                }
-                std::thread::sleep(PAUSE / 10);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(fault(error)),
-        }
-    }
-}
-
-/// Connects, again and again until the deadline: the other side may not listen yet.
-pub(super) fn connect(address: &str, deadline: Instant) -> io::Result<TcpStream> {
-    loop {
-        let attempt = address.to_socket_addrs().and_then(|found| {
-            let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
-            for at in found {
-                match TcpStream::connect_timeout(&at, Duration::from_secs(10)) {
-                    Ok(stream) => return Ok(stream),
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
-        });
-        match attempt {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Err(error) if Instant::now() > deadline => return Err(error),
-            Err(_) => std::thread::sleep(PAUSE),
-        }
-    }
-}
-
 fn broken(rank: usize, error: &io::Error) -> Error {
-    Error::Peer { rank, name: String::new(), why: format!("the connection broke at the start: {error}") }
-}
-
-/// A member as it travels: greeting, rank, number of ranks, address, name.
-fn bytes_of(member: &Member, size: usize) -> Vec<u8> {
-    let ip = match member.address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
+    let why = match error.kind() {
+        io::ErrorKind::UnexpectedEof => "it ended before all ranks were connected".to_owned(),
+        _ => format!("the connection broke at the start: {error}"),
     };
-    let name = &member.name.as_bytes()[..member.name.len().min(255)];
-    let numbers = [member.rank as u32, size as u32].map(u32::to_le_bytes).concat();
-    let port = member.address.port().to_le_bytes();
-    [&GREETING[..], &numbers, &ip, &port, &[name.len() as u8], name].concat()
+    Error::Peer { rank, name: String::new(), why }
 }
 
-fn read_member(stream: &mut TcpStream, size: usize) -> io::Result<Member> {
-    let mut head = [0; 35];
-    stream.read_exact(&mut head)?;
-    let number =
-        |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
-    if &head[..8] != GREETING || number(12) != size || number(8) >= size {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "another program, or a run of another size"));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(rank: usize) -> Place {
+        Place { rank, size: 3, local_rank: rank, local_size: 3 }
     }
-    let octets: [u8; 16] = head[16..32].try_into().expect("sixteen bytes");
-    let ip = IpAddr::from(octets).to_canonical();
-    let mut name = vec![0; head[34].into()];
-    stream.read_exact(&mut name)?;
-    let address = SocketAddr::new(ip, u16::from_le_bytes([head[32], head[33]]));
-    Ok(Member { rank: number(8), address, name: String::from_utf8_lossy(&name).into_owned() })
-}
 
-/// The introduction of whoever has connected, at the address that it has connected from.
-fn receive_member(stream: &mut TcpStream, size: usize) -> io::Result<Member> {
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let mut member = read_member(stream, size)?;
-    stream.set_read_timeout(None)?;
-    member.address.set_ip(stream.peer_addr()?.ip().to_canonical());
-    Ok(member)
+    /// A process that comes as rank 1.
+    fn greet(address: &str) -> TcpStream {
+        let mut stream = connect(address, || true).unwrap();
+        // Nobody listens there.
+        let at = local(&listen().unwrap()).unwrap();
+        let own = Member { rank: 1, address: at, name: "a machine".to_owned() };
+        stream.write_all(&bytes_of(&own, 3)).unwrap();
+        stream
+    }
+
+    fn text(met: Result<Met>) -> String {
+        met.err().expect("a rank is missing").to_string()
+    }
+
+    #[test]
+    fn a_rank_that_dies_while_others_are_awaited_is_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        drop(greet(&listener.local_addr().unwrap().to_string()));
+        let said = text(meet_at(place(0), listener));
+        assert!(said.contains("rank 1 (a machine)") && said.contains("its process has ended"), "{said}");
+    }
+
+    #[test]
+    fn a_rank_that_dies_before_it_is_connected_is_named_by_all() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let said = std::thread::scope(|scope| {
+            let first = scope.spawn(|| text(meet_at(place(0), listener)));
+            let third = scope.spawn(|| text(meet(place(2), &address)));
+            let mut stream = greet(&address);
+            (0..3).for_each(|_| drop(read_member(&mut stream, 3).unwrap()));
+            drop(stream);
+            [first, third].map(|rank| rank.join().unwrap())
+        });
+        for said in said {
+            assert!(said.contains("rank 1 (a machine)") && said.contains("its process has ended"), "{said}");
+        }
+    }
 }

@@ -203,22 +203,29 @@ mod tests {
         (0..parts[0].len()).map(|i| sum(i).to_bits()).collect()
     }
 
+    /// Sums of two rounds in which the last rank has nothing in the second, as each rank gets them.
+    fn sums(size: usize, length: usize, transport: Transport) -> Vec<Vec<u32>> {
+        Tcp::among_threads(size, |ranks| {
+            let (mut sum, rank) = (OrderedSum::by(transport), ranks.place().rank);
+            let mut out = vec![0.0; length];
+            // Twice: nothing of the first time is left.
+            for _ in 0..2 {
+                sum.add(&ranks, &values(rank, length), size).unwrap();
+                sum.add(&ranks, &values(size + rank, length), size - 1).unwrap();
+                sum.finish(&ranks, &mut out).unwrap();
+            }
+            ranks.barrier().unwrap();
+            ranks.leave(Ending::Finished);
+            out.into_iter().map(f32::to_bits).collect()
+        })
+    }
+
     #[test]
     fn sums_of_ranks_and_rounds_have_the_order_of_one_process() {
         for size in [2, 3, 4] {
             for length in [1, 2, 1009] {
                 let expected = in_order(&(0..2 * size - 1).map(|n| values(n, length)).collect::<Vec<_>>());
-                let sums = Tcp::among_threads(size, |ranks| {
-                    let (mut sum, rank) = (OrderedSum::default(), ranks.place().rank);
-                    sum.add(&ranks, &values(rank, length), size).unwrap();
-                    // The last rank has nothing in the second round.
-                    sum.add(&ranks, &values(size + rank, length), size - 1).unwrap();
-                    let mut out = vec![0.0; length];
-                    sum.finish(&ranks, &mut out).unwrap();
-                    ranks.barrier().unwrap();
-                    ranks.leave(Ending::Finished);
-                    out.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
-                });
+                let sums = sums(size, length, Transport::F32);
                 assert!(sums.iter().all(|sum| *sum == expected), "{size} ranks, {length} values");
             }
         }
@@ -234,19 +241,7 @@ mod tests {
                     (0..2 * size - 1).map(|n| values(n, length).into_iter().map(round).collect()).collect();
                 let expected: Vec<u32> =
                     in_order(&parts).into_iter().map(|bits| round(f32::from_bits(bits)).to_bits()).collect();
-                let sums = Tcp::among_threads(size, |ranks| {
-                    let (mut sum, rank) = (OrderedSum::by(Transport::Bf16), ranks.place().rank);
-                    let mut out = vec![0.0; length];
-                    // Twice: nothing of the first time is left.
-                    for _ in 0..2 {
-                        sum.add(&ranks, &values(rank, length), size).unwrap();
-                        sum.add(&ranks, &values(size + rank, length), size - 1).unwrap();
-                        sum.finish(&ranks, &mut out).unwrap();
-                    }
-                    ranks.barrier().unwrap();
-                    ranks.leave(Ending::Finished);
-                    out.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
-                });
+                let sums = sums(size, length, Transport::Bf16);
                 assert!(sums.iter().all(|sum| *sum == expected), "{size} ranks, {length} values");
             }
         }

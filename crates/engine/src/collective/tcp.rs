@@ -33,9 +33,8 @@ impl Tcp {
 
     fn new(place: Place, met: Met) -> Result<Self> {
         let copies = met.peers.iter().flatten().map(TcpStream::try_clone).collect::<io::Result<_>>();
-        let cut = copies.map_err(|error| Error::Launch(format!("a connection: {error}")))?;
-        let lifeline = Lifeline::new(place, met.names, met.links, cut)?;
-        Ok(Self { place, peers: met.peers, lifeline, turn: Mutex::default() })
+        met.lifeline.cut(copies.map_err(|error| Error::Launch(format!("a connection: {error}")))?)?;
+        Ok(Self { place, peers: met.peers, lifeline: met.lifeline, turn: Mutex::default() })
     }
 
     /// Runs `work` on `size` threads, each of them a rank, and returns the results in rank order: for tests.
@@ -208,28 +207,30 @@ mod tests {
 
     #[test]
     fn a_rank_that_ends_is_named_by_all_others() {
+        // Once all ranks are connected.
+        let wait = |ranks: Tcp| {
+            let error = ranks.barrier().and_then(|()| ranks.barrier()).unwrap_err().to_string();
+            ranks.leave(Ending::Failed(&error));
+            error
+        };
         let errors = Tcp::among_threads(4, |ranks| match ranks.place().rank {
-            // As a process that is killed: no farewell.
-            2 => String::new(),
-            _ => {
-                let error = ranks.barrier().unwrap_err().to_string();
-                ranks.leave(Ending::Failed(&error));
-                error
+            2 => {
+                ranks.barrier().unwrap();
+                // As a process that is killed: no farewell.
+                String::new()
             }
+            _ => wait(ranks),
         });
         for (rank, error) in errors.iter().enumerate().filter(|(rank, _)| *rank != 2) {
             assert!(error.contains("rank 2") && error.contains("process has ended"), "rank {rank}: {error}");
         }
         let errors = Tcp::among_threads(3, |ranks| match ranks.place().rank {
             1 => {
+                ranks.barrier().unwrap();
                 ranks.leave(Ending::Failed("the disk is full"));
                 String::new()
             }
-            _ => {
-                let error = ranks.barrier().unwrap_err().to_string();
-                ranks.leave(Ending::Failed(&error));
-                error
-            }
+            _ => wait(ranks),
         });
         assert!(errors[0].contains("rank 1") && errors[0].contains("the disk is full"), "{}", errors[0]);
         assert!(errors[2].contains("rank 1") && errors[2].contains("the disk is full"), "{}", errors[2]);

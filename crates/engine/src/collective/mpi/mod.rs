@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use self::library::Library;
 use super::lifeline::{Lifeline, OnLoss};
-use super::rendezvous::{bind, connect, host, own_name};
+use super::rendezvous::{host, own_name};
+use super::sockets::{bind, connect};
 use super::{Collective, Ending, Launcher, Place};
 use crate::{Error, Result};
 
@@ -90,11 +91,11 @@ fn lifeline(library: &Library, place: Place) -> Result<Lifeline> {
         links
     } else {
         let address = if here { format!("127.0.0.1:{}", port_of(&hosts[0])) } else { hosts[0].clone() };
-        let mut stream = connect(&address, deadline).map_err(fault)?;
+        let mut stream = connect(&address, || Instant::now() < deadline).map_err(fault)?;
         std::io::Write::write_all(&mut stream, &(place.rank as u32).to_le_bytes()).map_err(fault)?;
         vec![(0, stream)]
     };
-    Lifeline::new(place, names, links, Vec::new())
+    Lifeline::new(place, names, links)
 }
 
 fn port_of(address: &str) -> &str {
