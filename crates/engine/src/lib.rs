@@ -29,6 +29,7 @@ mod host_copy;
 pub mod ops;
 pub mod optim;
 pub mod params;
+mod parts;
 pub mod rng;
 #[cfg(feature = "suite")]
 pub mod suite;
@@ -43,6 +44,7 @@ pub use host_copy::HostCopy;
 pub use params::{
     ComputeType, Gradients, GroupId, GroupSet, ParamId, Params, ParamsBuilder, VocabularySubset, Written,
 };
+pub use parts::{Part, Parts};
 pub use rng::{Rng, Stream};
 pub use tape::{Tape, Var};
 pub use tensor::{Ids, Segments, Tensor};

@@ -3,7 +3,10 @@
 //! A parameter belongs to one group, given when it is declared. Optimisers, norms and checkpoints work on whole groups: one loop,
 //! one reduction, one write each.
 
+mod builder;
 mod gradients;
+mod layout;
+mod order;
 mod slices;
 mod storage;
 mod subset;
@@ -11,215 +14,21 @@ mod subset;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use self::builder::ParamsBuilder;
 pub use self::gradients::{Gradients, Written};
+use self::layout::Layout;
+pub use self::layout::{Block, GroupId, GroupSet, Named, ParamId};
 pub use self::slices::Slice;
 pub(crate) use self::storage::Matrix;
 pub use self::storage::{ComputeType, is_large};
 use self::storage::{Packed, Values};
 pub use self::subset::VocabularySubset;
-use crate::cuda::memory::{Dtype, Ptr};
+use crate::cuda::memory::Ptr;
 use crate::cuda::sums::{ColumnSum, ColumnSums};
 use crate::device::{Backend, Buffer, Device};
 use crate::ops::batch_norm;
 use crate::optim::cuda as gpu;
 use crate::{Error, HostCopy, Result};
-
-/// Number of a group of parameters; the model gives groups their meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GroupId(pub usize);
-
-/// A set of groups, for instance those a step updates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupSet(u32);
-
-impl GroupSet {
-    /// No group.
-    pub const NONE: Self = Self(0);
-
-    /// The set of the given groups.
-    pub fn of(groups: &[GroupId]) -> Self {
-        Self(groups.iter().fold(0, |set, group| set | 1 << group.0))
-    }
-
-    /// True if `group` is in the set.
-    pub fn contains(self, group: GroupId) -> bool {
-        self.0 >> group.0 & 1 == 1
-    }
-
-    /// True if the set is empty.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The groups that are in both sets.
-    pub fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-}
-
-/// Handle of a parameter block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ParamId(usize);
-
-impl ParamId {
-    /// Its place in the order of declaration.
-    pub(crate) fn index(self) -> usize {
-        self.0
-    }
-}
-
-/// A matrix `[rows, cols]` in a group's buffer. Its rows may be shared out among several names: the query, key
-/// and value projections of an attention are three names but one block, so that one product serves all three.
-#[derive(Clone, Debug)]
-pub struct Block {
-    /// The group that owns the block.
-    pub group: GroupId,
-    /// First value in the group's buffer.
-    pub offset: usize,
-    /// Rows of all parts together.
-    pub rows: usize,
-    /// Values per row.
-    pub cols: usize,
-    parts: Vec<Part>,
-}
-
-#[derive(Clone, Debug)]
-struct Part {
-    name: String,
-    shape: Vec<usize>,
-    first_row: usize,
-    rows: usize,
-}
-
-impl Block {
-    fn range(&self) -> std::ops::Range<usize> {
-        self.offset..self.offset + self.rows * self.cols
-    }
-}
-
-/// One named parameter, as files see it.
-#[derive(Clone, Debug)]
-pub struct Named<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its shape: `[n]` for vectors, `[rows, cols]` for matrices.
-    pub shape: &'a [usize],
-    /// The group that owns it.
-    pub group: GroupId,
-    /// The block, and the rows of it that are this parameter's.
-    block: usize,
-    rows: std::ops::Range<usize>,
-    /// Place of its values in the group's buffer.
-    range: std::ops::Range<usize>,
-}
-
-impl<'a> Named<'a> {
-    fn new(index: usize, block: &'a Block, part: &'a Part) -> Self {
-        let begin = block.offset + part.first_row * block.cols;
-        Self {
-            name: &part.name,
-            shape: &part.shape,
-            group: block.group,
-            block: index,
-            rows: part.first_row..part.first_row + part.rows,
-            range: begin..begin + part.rows * block.cols,
-        }
-    }
-}
-
-/// The layout of all parameters: which block lies where in which group.
-#[derive(Clone, Debug, Default)]
-struct Layout {
-    blocks: Vec<Block>,
-    group_len: Vec<usize>,
-}
-
-impl Layout {
-    fn named(&self) -> impl Iterator<Item = Named<'_>> {
-        self.blocks
-            .iter()
-            .enumerate()
-            .flat_map(|(index, block)| block.parts.iter().map(move |part| Named::new(index, block, part)))
-    }
-}
-
-/// Blocks begin on a multiple of this, so that a row of vectors can be read aligned on any device.
-const ALIGNMENT: usize = 64;
-
-/// Declares parameters one after the other.
-#[derive(Default)]
-pub struct ParamsBuilder {
-    layout: Layout,
-    names: BTreeMap<String, ParamId>,
-}
-
-impl ParamsBuilder {
-    /// Declares a matrix.
-    pub fn matrix(&mut self, name: String, [rows, cols]: [usize; 2], group: GroupId) -> ParamId {
-        self.block(vec![(name, vec![rows, cols])], cols, group)
-    }
-
-    /// Declares a vector.
-    pub fn vector(&mut self, name: String, len: usize, group: GroupId) -> ParamId {
-        self.block(vec![(name, vec![len])], len, group)
-    }
-
-    /// Declares several matrices or vectors that lie end to end and are used as one `[Σ rows, cols]` block. For
-    /// vectors, `cols` is 1 and the block is a column.
-    pub fn block(&mut self, parts: Vec<(String, Vec<usize>)>, cols: usize, group: GroupId) -> ParamId {
-        let id = ParamId(self.layout.blocks.len());
-        let mut first_row = 0;
-        let parts = parts
-            .into_iter()
-            .map(|(name, shape)| {
-                let rows = shape.iter().product::<usize>() / cols;
-                let taken = self.names.insert(name.clone(), id);
-                assert!(taken.is_none(), "parameter `{name}` is declared twice");
-                let part = Part { name, shape, first_row, rows };
-                first_row += rows;
-                part
-            })
-            .collect();
-        if self.layout.group_len.len() <= group.0 {
-            self.layout.group_len.resize(group.0 + 1, 0);
-        }
-        let len = &mut self.layout.group_len[group.0];
-        let offset = *len;
-        *len += (first_row * cols).next_multiple_of(ALIGNMENT);
-        self.layout.blocks.push(Block { group, offset, rows: first_row, cols, parts });
-        id
-    }
-
-    /// Number of values in the parameters of `groups` declared so far.
-    pub fn count(&self, groups: GroupSet) -> usize {
-        let blocks = self.layout.blocks.iter().filter(|block| groups.contains(block.group));
-        blocks.map(|block| block.rows * block.cols).sum()
-    }
-
-    /// Allocates all declared parameters, zero.
-    pub fn finish(self, device: &Device) -> Params {
-        self.finish_but(device, GroupSet::NONE)
-    }
-
-    /// Allocates all declared parameters, zero. Large matrices have the device's number type
-    /// ([`Device::compute_type`]), but those of the groups `exact` are f32.
-    pub fn finish_but(mut self, device: &Device, exact: GroupSet) -> Params {
-        let packed = storage::pack(&mut self.layout, device.compute_type(), exact);
-        let buffers: Vec<Buffer> = self.layout.group_len.iter().map(|&len| device.zeros(len)).collect();
-        let halves = device.gpu().is_some_and(|gpu| gpu.act() == Dtype::Bf16);
-        let shadows: Vec<Buffer> = if halves {
-            self.layout.group_len.iter().map(|&len| device.scratch(len)).collect()
-        } else {
-            Vec::new()
-        };
-        let (layout, names) = (Arc::new(self.layout), self.names);
-        let params = Params { device: device.clone(), layout, buffers, shadows, packed, names };
-        for group in 0..params.buffers.len() {
-            params.refresh(GroupId(group), 0..params.layout.group_len[group]);
-        }
-        params
-    }
-}
 
 /// The values of all parameters.
 pub struct Params {

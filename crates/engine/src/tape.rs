@@ -3,91 +3,23 @@
 //! A [`Var`] carries a gradient only if a free parameter lies upstream of it, so a step that updates the gates
 //! alone computes no other weight gradient. Nodes are consumed on the walk back, which returns their buffers.
 
-use std::cell::Cell;
-use std::ops::Range;
+mod backward;
+mod var;
 
+use std::cell::Cell;
+use std::collections::HashMap;
+
+pub(crate) use self::backward::Backward;
+pub(crate) use self::var::RealRows;
+pub use self::var::Var;
 use crate::cpu::gemm::Precision;
 use crate::cuda::Live;
-use crate::cuda::memory::Ptr;
-use crate::cuda::sums::{self, ColumnSums};
+use crate::cuda::sums::ColumnSums;
 use crate::cuda::together::Together;
 use crate::device::{Backend, Buffer, Device};
 use crate::params::{Gradients, GroupSet, ParamId, Params, Slice, Updates};
 use crate::rng::{Dropout, Rng, Stream};
 use crate::tensor::{Segments, Tensor};
-
-/// A value in a computation.
-#[derive(Clone, Debug)]
-pub struct Var {
-    tensor: Tensor,
-    slot: Option<usize>,
-    rows: RealRows,
-}
-
-/// Number of real rows of a value. A captured pass has room for more rows than a batch.
-#[derive(Clone, Debug)]
-pub(crate) enum RealRows {
-    /// As many as the value has.
-    All,
-    /// One per sentence of these.
-    Sentences(Segments),
-    /// As many as these have.
-    Rows(Segments),
-}
-
-impl Var {
-    /// A value that gradients do not flow through.
-    pub fn constant(tensor: Tensor) -> Self {
-        Self { tensor, slot: None, rows: RealRows::All }
-    }
-
-    /// The value.
-    pub fn tensor(&self) -> &Tensor {
-        &self.tensor
-    }
-
-    /// The same value, cut off from what made it.
-    pub fn detach(&self) -> Self {
-        Self { slot: None, ..self.clone() }
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.tensor.rows()
-    }
-
-    /// Values per row.
-    pub fn cols(&self) -> usize {
-        self.tensor.cols()
-    }
-
-    /// Rows and values per row.
-    pub fn shape(&self) -> [usize; 2] {
-        [self.rows(), self.cols()]
-    }
-
-    pub(crate) fn values(&self) -> &[f32] {
-        self.tensor.values()
-    }
-
-    /// The address in device memory.
-    pub(crate) fn ptr(&self) -> Ptr {
-        self.tensor.ptr()
-    }
-
-    pub(crate) fn with_rows(self, rows: RealRows) -> Self {
-        Self { rows, ..self }
-    }
-
-    pub(crate) fn real_rows(&self) -> &RealRows {
-        &self.rows
-    }
-
-    /// True if a gradient is wanted for this value.
-    pub(crate) fn tracked(&self) -> bool {
-        self.slot.is_some()
-    }
-}
 
 /// Weight of a batch, for losses of gates.
 #[derive(Clone)]
@@ -197,6 +129,7 @@ impl<'p> Tape<'p> {
                 gradients,
                 free: self.free,
                 slots,
+                unfinished: HashMap::new(),
                 sums: ColumnSums::default(),
                 together: Together::default(),
             };
@@ -337,7 +270,7 @@ impl<'p> Tape<'p> {
     ) {
         if let Some(slot) = output.slot {
             self.nodes.push(Box::new(move |backward| {
-                if let Some(gradient) = backward.slots[slot].take() {
+                if let Some(gradient) = backward.take(slot) {
                     node(backward, gradient);
                 }
             }));
@@ -355,7 +288,7 @@ impl<'p> Tape<'p> {
             return;
         }
         self.nodes.push(Box::new(move |backward| {
-            let mut take = |slot: Option<usize>| slot.and_then(|slot| backward.slots[slot].take());
+            let mut take = |slot: Option<usize>| slot.and_then(|slot| backward.take(slot));
             let (first, second) = (take(first), take(second));
             if first.is_some() || second.is_some() {
                 node(backward, first, second);
@@ -384,114 +317,6 @@ impl<'p> Tape<'p> {
 fn last_node(first_uses: &[Cell<usize>], slice: &Slice) -> usize {
     let uses = slice.blocks.iter().map(|&block| first_uses.get(block).map_or(usize::MAX, Cell::get));
     uses.map(|first| if first == usize::MAX { 0 } else { first }).min().unwrap_or(0)
-}
-
-/// State of the walk back, as a node sees it.
-pub(crate) struct Backward<'a> {
-    pub(crate) params: &'a Params,
-    gradients: &'a mut Gradients,
-    free: GroupSet,
-    slots: Vec<Option<Buffer>>,
-    /// Sums over rows that a GPU finishes all at once at the end.
-    pub(crate) sums: ColumnSums,
-    /// Weight gradients that a GPU computes at once.
-    pub(crate) together: Together,
-}
-
-impl<'a> Backward<'a> {
-    pub(crate) fn device(&self) -> &'a Device {
-        self.params.device()
-    }
-
-    /// Precision of the products of the walk back.
-    pub(crate) fn precision(&self) -> Precision {
-        self.device().training_precision()
-    }
-
-    /// The implementation of the ops of this pass.
-    pub(crate) fn backend(&self) -> Backend<'a> {
-        self.device().backend()
-    }
-
-    pub(crate) fn is_free(&self, id: ParamId) -> bool {
-        self.free.contains(self.params.block(id).group)
-    }
-
-    /// Lets `write` produce or add to the gradient of `var`. It gets the buffer and whether that already holds a
-    /// contribution; if not, all of it must be written. Nothing happens where no gradient is wanted.
-    pub(crate) fn input(&mut self, var: &Var, write: impl FnOnce(&mut [f32], bool)) {
-        let Some(slot) = var.slot else { return };
-        let held = self.slots[slot].is_some();
-        let len = var.values().len();
-        let device = self.params.device();
-        let buffer = self.slots[slot].get_or_insert_with(|| device.scratch(len));
-        write(buffer, held);
-    }
-
-    /// Hands over `gradient` as a contribution to `var`.
-    pub(crate) fn give(&mut self, var: &Var, gradient: Buffer) {
-        if let Some(slot) = var.slot {
-            self.add(slot, gradient);
-        }
-    }
-
-    /// Address for the gradient of `var`, and 1 if a kernel must add to existing content; null where no gradient is
-    /// wanted.
-    pub(crate) fn target(&mut self, var: &Var) -> (Ptr, u32) {
-        let Some(slot) = var.slot else { return (Ptr::NULL, 0) };
-        let held = self.slots[slot].is_some();
-        let device = self.params.device();
-        let buffer =
-            self.slots[slot].get_or_insert_with(|| device.scratch_of(var.tensor.dtype(), var.tensor.count()));
-        (buffer.ptr(), u32::from(held))
-    }
-
-    /// Address for the gradient of a parameter block, and 1 if a kernel must add to existing content; null where the
-    /// parameter is not free.
-    pub(crate) fn param_target(&mut self, id: ParamId) -> (Ptr, u32) {
-        if !self.is_free(id) {
-            return (Ptr::NULL, 0);
-        }
-        let (ptr, held) = self.gradients.slot_ptr(id);
-        // A parameter that is used twice: what comes now is added to what waits.
-        if let (true, Some(gpu)) = (self.together.writes_to(ptr), self.params.device().gpu()) {
-            self.together.run(gpu);
-        }
-        (ptr, u32::from(held))
-    }
-
-    /// Lets `write` produce or add to the gradient of a parameter block, if it is free.
-    pub(crate) fn param(&mut self, id: ParamId, write: impl FnOnce(&mut [f32], bool)) {
-        if self.is_free(id) {
-            let (gradient, held) = self.gradients.slot(id);
-            write(gradient, held);
-        }
-    }
-
-    /// Computes what waits, and lets `complete` have these slices.
-    fn hand_over(
-        &mut self,
-        slices: &[Slice],
-        ready: Range<usize>,
-        complete: &mut dyn FnMut(&mut Gradients, usize),
-    ) {
-        if let Some(gpu) = self.params.device().gpu() {
-            self.together.run(gpu);
-            self.sums.run(gpu);
-        }
-        for number in ready {
-            self.gradients.seal(&slices[number]);
-            complete(self.gradients, number);
-        }
-    }
-
-    fn add(&mut self, slot: usize, gradient: Buffer) {
-        match (&mut self.slots[slot], self.params.device().gpu()) {
-            (Some(held), None) => crate::cpu::add(held, &gradient),
-            (Some(held), Some(gpu)) => sums::add(gpu, held, &gradient),
-            (empty, _) => *empty = Some(gradient),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,9 @@ pub fn average(folders: &[PathBuf], output: &Path) -> Result<()> {
     let [first, ..] = folders else {
         return Err(Error::Config(vec!["there is no model to average".into()]));
     };
+    for path in folders {
+        folder::check_full(path)?;
+    }
     let _lock = FolderLock::take_beside(output)?;
     match folder::task(first)? {
         Task::Translation => {

@@ -268,6 +268,17 @@ pub fn stored(folder: &Path) -> Result<Stored> {
     Ok(header(&path, &text)?.weights)
 }
 
+/// Returns an error for a model of 8-bit integers, which can be translated with and nothing else.
+pub fn check_full(folder: &Path) -> Result<()> {
+    match stored(folder)? {
+        Stored::F32 => Ok(()),
+        Stored::Int8 => {
+            let message = "the weights are 8-bit integers; use the model that they were made from".to_owned();
+            Err(Error::Parse { path: folder.join(CONFIG), message })
+        }
+    }
+}
+
 /// Task of the model in `folder`.
 pub fn task(folder: &Path) -> Result<Task> {
     let (path, text) = read_config(folder)?;

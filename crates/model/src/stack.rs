@@ -5,21 +5,29 @@
 //! follows a sublayer adds to the stream and norms the sum with the norm that comes next in that order.
 
 use mae_engine::ops::activation::Curve;
+use mae_engine::ops::decode::SlotTensor;
 use mae_engine::ops::linear::Activation as Fused;
 use mae_engine::ops::residual_norm::LayerNorm;
 use mae_engine::{Device, ParamId, ParamsBuilder, Segments, Tape, Var};
 
 use crate::Result;
 use crate::attention::{
-    AttentionConfig, AttentionState, MixtureAttention, Newcomers, SearchRoom, StepContext, linear,
+    AttendedMemory, AttentionConfig, AttentionState, MemoryProjection, MixtureAttention, Newcomers,
+    SearchRoom, StepContext, linear,
 };
 use crate::config::{Activation, Mixture, NormOrder};
 use crate::groups::REST;
 use crate::pass::{Kind, Pass};
 
 enum Sublayer {
-    Attention(MixtureAttention),
-    FeedForward { fc1: [ParamId; 2], fc2: [ParamId; 2], activation: Activation, dropout: f32 },
+    /// An attention, and its number among those to the memory; 0 for the others.
+    Attention(MixtureAttention, usize),
+    FeedForward {
+        fc1: [ParamId; 2],
+        fc2: [ParamId; 2],
+        activation: Activation,
+        dropout: f32,
+    },
 }
 
 /// Side of a stack: encoder or decoder.
@@ -94,6 +102,8 @@ impl StackConfig<'_> {
 
 /// The layers of an encoder or decoder.
 pub struct Stack {
+    /// Decoders: the keys and values of the memory.
+    memory: Option<MemoryProjection>,
     sublayers: Vec<Sublayer>,
     /// One per sublayer; pre-norm may have one more, at the end.
     norms: Vec<LayerNorm>,
@@ -110,13 +120,19 @@ impl Stack {
             Side::LanguageModel => ("decoder", &[("self_attn", Kind::Decoder)]),
         };
         let StackConfig { width, inner, .. } = *config;
+        let to_memory = attentions.iter().find(|(_, kind)| *kind == Kind::Cross);
+        let memory = to_memory.map(|(part, kind)| {
+            let names: Vec<_> =
+                (0..config.layers).map(|layer| format!("{name}.layers.{layer}.{part}")).collect();
+            MemoryProjection::declare(params, &names, &config.attention(*kind))
+        });
         let (mut sublayers, mut norms) = (Vec::new(), Vec::new());
         for layer in 0..config.layers {
             let at = format!("{name}.layers.{layer}");
             for (part, kind) in attentions {
                 let name = format!("{at}.{part}");
                 let attention = MixtureAttention::declare(params, &name, &config.attention(*kind), device)?;
-                sublayers.push(Sublayer::Attention(attention));
+                sublayers.push(Sublayer::Attention(attention, if *kind == Kind::Cross { layer } else { 0 }));
                 norms.push(declare_norm(params, &format!("{at}.{part}_layer_norm"), width));
             }
             let mut map = |part: &str, rows: usize, cols: usize| {
@@ -133,7 +149,7 @@ impl Stack {
         if config.norm == NormOrder::Pre && config.final_norm {
             norms.push(declare_norm(params, &format!("{name}.layer_norm"), width));
         }
-        Ok(Self { sublayers, norms, order: config.norm, dropout: config.dropout })
+        Ok(Self { memory, sublayers, norms, order: config.norm, dropout: config.dropout })
     }
 
     /// x `[N, D]` through all layers; decoders are given the encoder's output as `memory`.
@@ -144,25 +160,51 @@ impl Stack {
         rows: &Segments,
         memory: Option<(&Var, &Segments)>,
     ) -> Var {
+        let projected = self.memory.as_ref().zip(memory).map(|(projection, (states, sentences))| {
+            (states, sentences, projection.project(pass.tape, states))
+        });
         self.run(pass, x, |pass, index, input| match &self.sublayers[index] {
-            Sublayer::Attention(attention) => attention.forward(pass, input, rows, memory),
+            Sublayer::Attention(attention, part) => {
+                let memory = projected.as_ref().map(|(states, sentences, kv)| AttendedMemory {
+                    states,
+                    sentences,
+                    kv: kv.part(*part),
+                });
+                attention.forward(pass, input, rows, memory)
+            }
             feed_forward => feed_forward.feed(pass.tape, input),
         })
+    }
+
+    /// Room for keys and values of the sources of a search; `None` for stacks without a memory.
+    pub(crate) fn memory_room(&self, device: &Device, room: SearchRoom) -> Option<SlotTensor> {
+        let room_for =
+            |memory: &MemoryProjection| SlotTensor::activations(device, [room.source, memory.width()]);
+        self.memory.as_ref().map(room_for)
     }
 
     /// Room for the states of all attentions in a search; feed-forward sublayers remember nothing.
     pub(crate) fn room(&self, device: &Device, room: SearchRoom, width: usize) -> Vec<AttentionState> {
         let room = |sublayer: &Sublayer| match sublayer {
-            Sublayer::Attention(attention) => attention.room(device, room, width),
+            Sublayer::Attention(attention, _) => attention.room(device, room, width),
             Sublayer::FeedForward { .. } => AttentionState::nothing(),
         };
         self.sublayers.iter().map(room).collect()
     }
 
-    /// Puts what the states must know about sources that join a search.
-    pub(crate) fn admit(&self, pass: &mut Pass<'_, '_>, new: &Newcomers<'_>, states: &mut [AttentionState]) {
+    /// Puts what a search must know about sources that join it: `kept` gets keys and values.
+    pub(crate) fn admit(
+        &self,
+        pass: &mut Pass<'_, '_>,
+        new: &Newcomers<'_>,
+        (states, kept): (&mut [AttentionState], Option<&mut SlotTensor>),
+    ) {
+        if let (Some(projection), Some(kept)) = (&self.memory, kept) {
+            let kv = projection.project(pass.tape, new.memory);
+            pass.tape.put(kept, kv.whole(), new.rows);
+        }
         for (sublayer, state) in self.sublayers.iter().zip(states) {
-            if let Sublayer::Attention(attention) = sublayer {
+            if let Sublayer::Attention(attention, _) = sublayer {
                 attention.admit(pass, new, state);
             }
         }
@@ -177,7 +219,9 @@ impl Stack {
         at: &StepContext<'_>,
     ) -> Var {
         self.run(pass, x, |pass, index, input| match &self.sublayers[index] {
-            Sublayer::Attention(attention) => attention.step(pass, input, &mut states[index], at),
+            Sublayer::Attention(attention, part) => {
+                attention.step(pass, input, &mut states[index], at, *part)
+            }
             feed_forward => feed_forward.feed(pass.tape, input),
         })
     }

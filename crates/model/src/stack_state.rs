@@ -1,9 +1,9 @@
 //! The state of a stack between steps, which decoders and language models share.
 
-use mae_engine::ops::decode::{Lineage, Spans};
+use mae_engine::ops::decode::{Lineage, SlotTensor, Spans};
 use mae_engine::{Device, Ids, Params, Replays, Result, Tape, Tensor, Var};
 
-use crate::attention::{AttentionState, SearchRoom, StepContext};
+use crate::attention::{AttentionState, SearchRoom, StepContext, StepMemory};
 use crate::pass::{ExpertMode, Pass};
 use crate::stack::Stack;
 
@@ -12,6 +12,8 @@ pub(crate) struct StackState {
     room: SearchRoom,
     lineage: Lineage,
     attentions: Vec<AttentionState>,
+    /// Keys and values of the sources, where there is a memory.
+    memory: Option<SlotTensor>,
     /// Captured steps by their number of rows.
     steps: Replays<usize, Tensor>,
 }
@@ -34,6 +36,7 @@ impl StackState {
             room,
             lineage: Lineage::new(device, room.steps),
             attentions: stack.room(device, room, width),
+            memory: stack.memory_room(device, room),
             steps: Replays::default(),
         }
     }
@@ -60,10 +63,11 @@ impl StackState {
         if device.is_gpu() { live.next_multiple_of((most / 8).max(32)).min(most) } else { live }
     }
 
-    /// `count` hypotheses without a past come after the present ones; returns the states of the attentions.
-    pub(crate) fn begin(&mut self, count: usize) -> &mut [AttentionState] {
+    /// `count` hypotheses without a past come after the present ones; returns the states of the attentions, and the room
+    /// for keys and values of sources.
+    pub(crate) fn begin(&mut self, count: usize) -> (&mut [AttentionState], Option<&mut SlotTensor>) {
         self.lineage.begin(count);
-        &mut self.attentions
+        (&mut self.attentions, self.memory.as_mut())
     }
 
     /// New hypothesis i continues old hypothesis `parents[i]`; those not named leave.
@@ -78,14 +82,17 @@ impl StackState {
         embed: impl FnOnce(&mut Tape<'_>, &Lineage) -> Var,
         logits: impl FnOnce(&mut Tape<'_>, &Var) -> Tensor,
     ) -> Result<Tensor> {
-        let Self { lineage, attentions, steps, .. } = self;
+        let Self { lineage, attentions, memory, steps, .. } = self;
         let device = step.params.device();
         lineage.load();
         let logits = steps.run(device, step.rows, || {
             let mut tape = Tape::evaluation(step.params);
             let x = embed(&mut tape, lineage);
             tape.advance(lineage, step.rows);
-            let at = StepContext { lineage, memory: step.memory };
+            let memory = step.memory.zip(memory.as_ref());
+            let memory =
+                memory.map(|((sentences, spans), kept)| StepMemory { kv: kept.tensor(), sentences, spans });
+            let at = StepContext { lineage, memory };
             let mut pass = Pass { tape: &mut tape, mode: step.mode, probe: None };
             let features = step.stack.step(&mut pass, x, attentions, &at);
             Ok(logits(&mut tape, &features))

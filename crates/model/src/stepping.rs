@@ -163,7 +163,7 @@ impl Translator {
         inputs.sentences.load(&sentences);
         inputs.rows.load(&rows);
         spans.set(changes);
-        let attentions = stack.begin(sentences.len());
+        let (attentions, mut kept) = stack.begin(sentences.len());
         state.sentences.extend(sentences);
         let mut join = || {
             let mut tape = Tape::evaluation(self.params());
@@ -171,7 +171,7 @@ impl Translator {
             let memory = self.encode(&mut pass, &inputs.source, &inputs.keys);
             let JoinInputs { keys, sentences, rows, .. } = &*inputs;
             let new = Newcomers { memory: &memory.output, keys, sentences, rows };
-            self.decoder().admit(&mut pass, &new, attentions);
+            self.decoder().admit(&mut pass, &new, (attentions, kept.as_deref_mut()));
             Ok(())
         };
         // A replay does nothing on the host.

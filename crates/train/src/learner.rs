@@ -1,6 +1,7 @@
 //! One update. Algorithm 1 (G step): the full mixture, gradient to the gates. Algorithm 2 (F step): one drawn expert
 //! per row, gradient to everything else.
 
+mod report;
 mod share;
 mod trial;
 
@@ -8,18 +9,19 @@ use std::collections::HashMap;
 
 use mae_data::PackedBatch;
 use mae_engine::collective::{Round, StepSum, Team};
-use mae_engine::optim::{self, LossAndNorm, Reading, StepNumbers};
+use mae_engine::optim::{self, StepNumbers};
 use mae_engine::params::{Slice, Updates};
-use mae_engine::{Gradients, GroupSet, HostCopy, Replays, Rng, Tape, Written};
+use mae_engine::{Gradients, GroupSet, HostCopy, Params, Replays, Rng, Tape, Written};
 use mae_model::attention::Pass;
 use mae_model::groups;
 use mae_model::system::{self, Training};
 use mae_model::{Config, Model, Translator};
 use serde::{Deserialize, Serialize};
 
+use self::report::PendingStep;
+pub use self::report::{PendingUpdate, StepReport, UpdateReport};
 pub use self::share::Share;
 use crate::config::{GateRate, GateTraining, TrainConfig};
-use crate::diagnosis::Diagnosis;
 use crate::gate_optimizer::GateOptimizer;
 use crate::optimizer::Optimizer;
 use crate::plan::{StepKind, Steps};
@@ -75,112 +77,6 @@ pub struct Counters {
     /// Updates after which the schedule of learning rates restarted.
     #[serde(default)]
     pub schedule_start: u64,
-}
-
-/// Report of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct StepReport {
-    /// Smoothed loss, summed over target tokens, in nats.
-    pub loss: f64,
-    /// Negative log likelihood, summed over target tokens, in nats.
-    pub nll: f64,
-    /// Target tokens.
-    pub tokens: u64,
-    /// Norm of the gradient of the mean loss, before clipping.
-    pub gradient_norm: f64,
-}
-
-/// Report of an update.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct UpdateReport {
-    /// Its number, from 1.
-    pub number: u64,
-    /// Updates of the gates so far.
-    pub gate_updates: u64,
-    /// The G step before an F step, if there was one.
-    pub gate: Option<StepReport>,
-    /// Norm of the gradient of the gates, of updates with a G step.
-    pub gate_norm: Option<f64>,
-    /// The F step or joint step; the G step where nothing but gates is trained.
-    pub main: StepReport,
-    /// The learning rate of the main step.
-    pub rate: f64,
-    /// Sentences.
-    pub sentences: u64,
-    /// Source tokens.
-    pub source_tokens: u64,
-}
-
-/// A step that was asked for; its device may still be at work.
-struct PendingStep {
-    kind: StepKind,
-    reading: Reading,
-    tokens: u64,
-}
-
-/// An update that was asked for.
-pub struct PendingUpdate {
-    gate: Option<PendingStep>,
-    main: PendingStep,
-    number: u64,
-    gate_updates: u64,
-    epoch: u64,
-    rate: f64,
-    sentences: u64,
-    source_tokens: u64,
-    batches: u64,
-    /// Name and numbers of the samples of its batches, for a failure.
-    samples: &'static str,
-    ids: Vec<u32>,
-    /// The counters before it.
-    before: Counters,
-}
-
-impl PendingUpdate {
-    /// Returns true if the report is here.
-    pub fn is_ready(&self) -> bool {
-        self.main.reading.is_ready()
-    }
-
-    /// The report, waiting for the device if need be. A loss or gradient that was not finite is an error; it has
-    /// changed no parameter, and neither has any update after it.
-    pub fn wait(self) -> Result<UpdateReport> {
-        let gate = self.gate.as_ref().map(|step| self.report(step)).transpose()?;
-        let main = self.report(&self.main)?;
-        let alone = (self.main.kind == StepKind::G).then_some(main);
-        Ok(UpdateReport {
-            number: self.number,
-            gate_updates: self.gate_updates,
-            gate,
-            gate_norm: gate.or(alone).map(|step| step.gradient_norm),
-            main,
-            rate: self.rate,
-            sentences: self.sentences,
-            source_tokens: self.source_tokens,
-        })
-    }
-
-    fn report(&self, step: &PendingStep) -> Result<StepReport> {
-        let LossAndNorm { loss, nll, norm } = step.reading.wait()?;
-        for (what, value) in [("loss", loss), ("gradient norm", norm)] {
-            if !value.is_finite() {
-                return Err(Error::NotFinite(Box::new(Diagnosis {
-                    update: self.number,
-                    epoch: self.epoch,
-                    batches: [1, self.batches],
-                    step: step.kind.name().into(),
-                    what: what.into(),
-                    value: value.to_string(),
-                    last_loss: None,
-                    samples: self.samples.into(),
-                    sentences: self.ids.clone(),
-                    before: self.before,
-                    saved: None,
-                })));
-            }
-        }
-        Ok(StepReport { loss, nll, tokens: step.tokens, gradient_norm: norm })
-    }
 }
 
 /// Stream of the random signs of gate gradients, which no op has.
@@ -261,7 +157,7 @@ impl<M: Model> Learner<M> {
             return Ok(());
         }
         let unknown = |name: String| mae_engine::Error::UnknownParameter(name).into();
-        self.remember(|name| shared.get(name).cloned().ok_or_else(|| unknown(name.to_owned())), unknown)
+        self.remember(|_, name| shared.get(name).cloned().ok_or_else(|| unknown(name.to_owned())), unknown)
     }
 
     /// The counters.
@@ -292,14 +188,16 @@ impl<M: Model> Learner<M> {
         Ok(memory)
     }
 
-    /// Takes back what [`Self::memory`] gave. `read` finds it by name; `fault` makes an error of the name of a part that
-    /// has the wrong size.
+    /// Takes back what [`Self::memory`] gave. `read` finds it by name, for these parameters; `fault` makes an error of the
+    /// name of a part that has the wrong size.
     pub fn remember(
         &mut self,
-        read: impl Fn(&str) -> Result<Vec<f32>>,
+        read: impl Fn(&Params, &str) -> Result<Vec<f32>>,
         fault: impl Fn(String) -> Error,
     ) -> Result<()> {
-        self.optimizer.remember(&read, &fault)?;
+        let params = self.model.params();
+        let read = |name: &str| read(params, name);
+        self.optimizer.remember(read, &fault)?;
         self.gate_optimizer.remember(read, fault)
     }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mae_engine::cpu::threads;
 use mae_model::Translator;
 
 use crate::batches::{BatchLimits, InOrder, LongestFirst};
@@ -45,7 +46,10 @@ pub(crate) fn side_by_side<E: From<Error>>(
         for _ in 0..batches {
             let (send, order) = (send.clone(), &order);
             scope.spawn(move || {
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+                let pool = rayon::ThreadPoolBuilder::new()
+                    .num_threads(threads)
+                    .spawn_handler(threads::start)
+                    .build();
                 let pool = pool.map_err(|error| Error::Threads(error.to_string()));
                 let done = pool
                     .and_then(|pool| pool.install(|| work(models, limits, (group, options), order, &send)));

@@ -5,6 +5,7 @@ pub mod int8;
 pub(crate) mod math;
 pub(crate) mod panels;
 mod team;
+pub mod threads;
 
 use rayon::prelude::*;
 
@@ -25,6 +26,18 @@ pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
         }
     }
     pulp::Arch::new().dispatch(Body(body))
+}
+
+/// Asks the second level of the cache for the line at an address, which may lie anywhere.
+#[inline(always)]
+pub(crate) fn prefetch(at: *const u8) {
+    // SAFETY: every x86-64 processor has the instruction, and it changes nothing but caches.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// Rows that one task takes at a time. Fixed, so that partial sums over rows do not depend on the threads.

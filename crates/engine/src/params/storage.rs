@@ -122,7 +122,7 @@ pub(super) fn pack(layout: &mut Layout, compute: ComputeType, exact: GroupSet) -
         let len = &mut layout.group_len[block.group.0];
         block.offset = *len;
         if packed.is_none() {
-            *len += (block.rows * block.cols).next_multiple_of(super::ALIGNMENT);
+            *len += (block.rows * block.cols).next_multiple_of(super::layout::ALIGNMENT);
         }
         all.push(packed);
     }

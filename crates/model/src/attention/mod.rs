@@ -2,9 +2,10 @@
 //! at all. One op serves every system.
 //!
 //! [`MixtureAttention`] can be used in any model: declare it with an [`AttentionConfig`], call
-//! [`MixtureAttention::forward`] in a [`Pass`]. Its gate's parameters are in the group [`GATE`](crate::groups::GATE), so
-//! that G and F steps can train one or the other.
+//! [`MixtureAttention::forward`] in a [`Pass`]. Keys and values of a memory come from a [`MemoryProjection`]. The
+//! parameters of a gate are in the group [`GATE`](crate::groups::GATE), so that G and F steps can train one or the other.
 
+mod memory;
 mod step;
 
 use mae_engine::ops::attention::{Attention as AttentionOp, HeadWeights, Inputs};
@@ -14,13 +15,13 @@ use mae_engine::{Device, Ids, ParamId, ParamsBuilder, Segments, Tape, Var};
 
 use crate::config::Mixture;
 use crate::experts::Experts;
-use crate::gate::input::Memory;
 use crate::gate::{GateInput, Gating, Reading};
 use crate::groups::{ATTENTION_OUTPUT, REST};
 pub use crate::pass::{Draws, ExpertMode, GateRecord, Kind, Pass, Probe};
 use crate::pass::{GateValues, Rows};
 use crate::{Error, Result};
-pub use step::{AttentionState, Newcomers, SearchRoom, StepContext};
+pub use memory::{AttendedMemory, MemoryProjection};
+pub use step::{AttentionState, Newcomers, SearchRoom, StepContext, StepMemory};
 
 /// Sizes and choices of one attention.
 #[derive(Clone, Copy, Debug)]
@@ -87,12 +88,13 @@ pub struct MixtureAttention {
 enum Projections {
     /// Self-attention: one projection to q, k, v side by side.
     Packed([ParamId; 2]),
-    /// Attention to a memory: q, then k and v side by side.
-    Apart { q: [ParamId; 2], kv: [ParamId; 2] },
+    /// Attention to a memory: q; keys and values come with the memory.
+    Query([ParamId; 2]),
 }
 
 impl MixtureAttention {
-    /// Declares the parameters `<name>.{q,k,v,out}_proj.*` and `<name>.gate.*` of an attention on `device`.
+    /// Declares the parameters `<name>.{q,k,v,out}_proj.*` and `<name>.gate.*` of an attention on `device`; attention to
+    /// a memory has k and v from a [`MemoryProjection`].
     pub fn declare(
         params: &mut ParamsBuilder,
         name: &str,
@@ -111,7 +113,7 @@ impl MixtureAttention {
         let mut into_heads = |parts: &[&str]| project(parts, [inner, width], REST);
         let projections = match kind {
             Kind::Encoder | Kind::Decoder => Projections::Packed(into_heads(&["q", "k", "v"])),
-            Kind::Cross => Projections::Apart { q: into_heads(&["q"]), kv: into_heads(&["k", "v"]) },
+            Kind::Cross => Projections::Query(into_heads(&["q"])),
         };
         let out = project(&["out"], [width, inner], ATTENTION_OUTPUT);
         let gating = mixture.system.gate().map(|kind_of_gate| Gating {
@@ -132,9 +134,10 @@ impl MixtureAttention {
         pass: &mut Pass<'_, '_>,
         x: &Var,
         rows: &Segments,
-        memory: Option<(&Var, &Segments)>,
+        memory: Option<AttendedMemory<'_>>,
     ) -> Var {
-        let weights = self.head_weights(pass, x, rows, memory);
+        let states = memory.as_ref().map(|memory| (memory.states, memory.sentences));
+        let weights = self.head_weights(pass, x, rows, states);
         let weights = match pass.probe.as_ref().and_then(|probe| probe.heads.as_ref()) {
             Some(meter) => meter.metered(pass.tape, (&self.name, self.kind), weights, [x.rows(), self.heads]),
             None => weights,
@@ -142,10 +145,10 @@ impl MixtureAttention {
         let tape = &mut *pass.tape;
         let (inputs, keys) = match (&self.projections, memory) {
             (Projections::Packed(qkv), _) => (Inputs::Packed(linear(tape, x, *qkv)), rows),
-            (Projections::Apart { q, kv }, Some((memory, keys))) => {
-                (Inputs::Apart(linear(tape, x, *q), linear(tape, memory, *kv)), keys)
+            (Projections::Query(q), Some(memory)) => {
+                (Inputs::Shared(linear(tape, x, *q), memory.kv), memory.sentences)
             }
-            (Projections::Apart { .. }, None) => panic!("{}: attention to a memory without one", self.name),
+            (Projections::Query(_), None) => panic!("{}: attention to a memory without one", self.name),
         };
         let op = AttentionOp {
             heads: self.heads,
@@ -164,7 +167,7 @@ impl MixtureAttention {
         pass: &mut Pass<'_, '_>,
         x: &Var,
         sentences: &Segments,
-        memory: Memory<'_>,
+        memory: Option<(&Var, &Segments)>,
     ) -> HeadWeights {
         let Some(gating) = &self.gating else { return HeadWeights::One };
         let drawn = self.drawn(pass, gating, sentences.count());

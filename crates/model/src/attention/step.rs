@@ -24,8 +24,6 @@ pub struct AttentionState(Option<Remembered>);
 struct Remembered {
     /// Self-attention: keys and values of the steps so far.
     kv: KvCache,
-    /// Cross-attention: keys and values of the sources, made once for each.
-    memory: Option<SlotTensor>,
     /// Input of the gate so far.
     read: InputState,
     /// Gate over the source, or random experts: head weights, one row per sentence, made once.
@@ -49,8 +47,19 @@ impl AttentionState {
 pub struct StepContext<'a> {
     /// Ancestry of each hypothesis, including the newest step.
     pub lineage: &'a Lineage,
-    /// With a memory: the sentence of each hypothesis, and the rows of the sentences.
-    pub memory: Option<(&'a Ids, &'a Spans)>,
+    /// Where there is a memory.
+    pub memory: Option<StepMemory<'a>>,
+}
+
+/// The memory of a step.
+#[derive(Clone, Copy)]
+pub struct StepMemory<'a> {
+    /// Keys and values of all attentions side by side, made once for each source.
+    pub kv: &'a Tensor,
+    /// The sentence of each hypothesis.
+    pub sentences: &'a Ids,
+    /// The rows of the sentences.
+    pub spans: &'a Spans,
 }
 
 /// Sources that join a search.
@@ -66,7 +75,7 @@ pub struct Newcomers<'a> {
 }
 
 impl StepContext<'_> {
-    fn memory(&self) -> (&Ids, &Spans) {
+    fn memory(&self) -> StepMemory<'_> {
         self.memory.expect("decoders are given a memory")
     }
 }
@@ -74,7 +83,7 @@ impl StepContext<'_> {
 impl MixtureAttention {
     /// Room for a search.
     pub(crate) fn room(&self, device: &Device, room: SearchRoom, width: usize) -> AttentionState {
-        let cross = matches!(self.projections, Projections::Apart { .. });
+        let cross = matches!(self.projections, Projections::Query(_));
         let steps = if cross { Room { steps: 0, ..room.steps } } else { room.steps };
         let read = match &self.gating {
             Some(Gating { gate, input }) if gate.needs(&ExpertMode::Mix) != Needs::Nothing => {
@@ -84,7 +93,6 @@ impl MixtureAttention {
         };
         AttentionState(Some(Remembered {
             kv: KvCache::new(device, steps, self.inner),
-            memory: cross.then(|| SlotTensor::activations(device, [room.source, 2 * self.inner])),
             read,
             sentence_weights: self
                 .gating
@@ -97,10 +105,6 @@ impl MixtureAttention {
     /// Puts what `state` must know about sources that join.
     pub(crate) fn admit(&self, pass: &mut Pass<'_, '_>, new: &Newcomers<'_>, state: &mut AttentionState) {
         let state = state.remembered();
-        if let (Projections::Apart { kv, .. }, Some(kept)) = (&self.projections, &mut state.memory) {
-            let kv = linear(pass.tape, new.memory, *kv);
-            pass.tape.put(kept, kv.tensor(), new.rows);
-        }
         state.by_sentence = false;
         if let (Some(gating), Some(kept)) = (&self.gating, &mut state.sentence_weights)
             && let Some(weights) = self.sentence_weights(pass, gating, new.memory, new.keys)
@@ -137,19 +141,17 @@ impl MixtureAttention {
         })
     }
 
-    /// x `[R, D]`, one row per hypothesis.
+    /// x `[R, D]`, one row per hypothesis. `part`: the number of this attention among those to the memory.
     pub(crate) fn step(
         &self,
         pass: &mut Pass<'_, '_>,
         x: &Var,
         state: &mut AttentionState,
         at: &StepContext<'_>,
+        part: usize,
     ) -> Var {
         let state = state.remembered();
-        let projection = match self.projections {
-            Projections::Packed(qkv) => qkv,
-            Projections::Apart { q, .. } => q,
-        };
+        let (Projections::Packed(projection) | Projections::Query(projection)) = self.projections;
         let (weights, projected) = match &self.gating {
             None => (None, linear(pass.tape, x, projection)),
             // The gate is a chain of small ops: some threads project meanwhile.
@@ -167,10 +169,9 @@ impl MixtureAttention {
             Projections::Packed(_) => {
                 tape.attention_cached(&projected, self.heads, &mut state.kv, at.lineage, weights.as_ref())
             }
-            Projections::Apart { .. } => {
-                let kv = state.memory.as_ref().expect("`room` has made place for the memory").tensor();
-                let (sentences, spans) = at.memory();
-                tape.attention_memory(&projected, self.heads, kv, spans, sentences, weights.as_ref())
+            Projections::Query(_) => {
+                let StepMemory { kv, sentences, spans } = at.memory();
+                tape.attention_memory(&projected, self.heads, (kv, part), spans, sentences, weights.as_ref())
             }
         };
         linear(pass.tape, &context, self.out)
@@ -185,7 +186,7 @@ impl MixtureAttention {
         at: &StepContext<'_>,
     ) -> Option<Tensor> {
         if let Some(weights) = state.sentence_weights.as_ref().filter(|_| state.by_sentence) {
-            return Some(pass.tape.gather(weights.tensor(), at.memory().0));
+            return Some(pass.tape.gather(weights.tensor(), at.memory().sentences));
         }
         let needs = gating.gate.needs(pass.mode.of(self.kind));
         // A probe may compare untrained gates, which have a norm of their own.

@@ -112,7 +112,7 @@ pub enum ConversionFault {
         system: &'static str,
     },
     /// There is no such expert.
-    #[error("there is no expert {expert}: this {system} model has {experts} experts, counted from 0")]
+    #[error("there is no expert {expert}: this {system} model has {}", numbered(*experts))]
     NoExpert {
         /// Title of the system.
         system: &'static str,
@@ -129,6 +129,13 @@ pub enum ConversionFault {
         /// Heads of each attention.
         heads: usize,
     },
+}
+
+fn numbered(experts: usize) -> String {
+    match experts {
+        0 => "no experts".to_owned(),
+        _ => format!("{experts} experts, with the numbers 0 to {}", experts - 1),
+    }
 }
 
 impl From<ConversionFault> for Error {

@@ -7,6 +7,7 @@
 //! | `snapshot` | a model at some moment, written while training continues |
 //! | `resume` | reading a checkpoint back |
 
+mod format_1;
 mod resume;
 mod snapshot;
 mod state;

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use mae_data::{Vocab, files};
-use mae_model::{Config, Model, folder};
+use mae_engine::Params;
+use mae_model::{Config, Model, folder, groups};
 use safetensors::{Dtype, SafeTensors};
 
+use super::format_1;
 use super::state::{Resets, RunState, STATE_FORMAT, TextSide};
 use crate::artifacts::{LAST, MOMENTS, STATE};
 use crate::dictionaries::{mismatch, name_in_messages};
@@ -23,10 +25,10 @@ pub fn load_last<M: Model>(run: &Path, learner: &mut Learner<M>, resets: Resets)
         return Err(Error::Checkpoint { path: last.join(folder::CONFIG), fault });
     }
     folder::load_weights(&last.join(folder::WEIGHTS), learner.model.params_mut())?;
-    if !resets.optimizer {
-        load_moments(&last.join(MOMENTS), learner)?;
-    }
     let mut state = read_state(&last)?;
+    if !resets.optimizer {
+        load_moments(&last.join(MOMENTS), learner, state.format)?;
+    }
     resets.apply(&mut state);
     learner.set_counters(state.counters);
     Ok(Some(state))
@@ -50,7 +52,7 @@ fn read_state(last: &Path) -> Result<RunState> {
     let path = last.join(STATE);
     let json = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
     let fault = match serde_json::from_str::<RunState>(&json) {
-        Ok(state) if state.format == STATE_FORMAT => match state.fault() {
+        Ok(state) if (1..=STATE_FORMAT).contains(&state.format) => match state.fault() {
             None => return Ok(state),
             Some(fault) => CheckpointFault::DamagedState(fault),
         },
@@ -71,12 +73,12 @@ pub fn check_dictionaries(run: &Path, text: &TextSide) -> Result<()> {
     Ok(())
 }
 
-fn load_moments<M: Model>(path: &Path, learner: &mut Learner<M>) -> Result<()> {
+fn load_moments<M: Model>(path: &Path, learner: &mut Learner<M>, format: u32) -> Result<()> {
     let fault = |fault: CheckpointFault| Error::Checkpoint { path: path.to_owned(), fault };
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     let damaged = |e| fault(CheckpointFault::DamagedMoments(folder::not_whole(&e)));
     let file = SafeTensors::deserialize(&bytes).map_err(damaged)?;
-    let read = |name: &str| {
+    let read = |params: &Params, name: &str| {
         let missing = || fault(CheckpointFault::MissingMoments { name: name.to_owned() });
         let tensor = file.tensor(name).map_err(|_| missing())?;
         if tensor.dtype() != Dtype::F32 {
@@ -84,7 +86,13 @@ fn load_moments<M: Model>(path: &Path, learner: &mut Learner<M>) -> Result<()> {
                 "`{name}` does not hold 32-bit numbers"
             ))));
         }
-        Ok(folder::floats(tensor.data()))
+        let values = folder::floats(tensor.data());
+        let group = groups::ALL.iter().find(|(_, group)| name.split('.').next() == Some(group));
+        match (format, group) {
+            (1, Some((group, _))) => format_1::moved(params, *group, &values)
+                .ok_or_else(|| fault(CheckpointFault::WrongSize { name: name.to_owned() })),
+            _ => Ok(values),
+        }
     };
     learner.remember(read, |name| fault(CheckpointFault::WrongSize { name }))
 }

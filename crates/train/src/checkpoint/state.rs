@@ -9,8 +9,8 @@ use crate::artifacts::{DICT, SOURCE_DICT, TARGET_DICT};
 use crate::learner::Counters;
 use crate::log::Window;
 
-/// Layout of the state's file.
-pub(super) const STATE_FORMAT: u32 = 1;
+/// Layout of the state's file, and order of the optimiser's memory. Format 1 had another order.
+pub(super) const STATE_FORMAT: u32 = 2;
 
 /// Position of a run, besides parameters and moments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

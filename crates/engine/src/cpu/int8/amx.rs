@@ -58,10 +58,11 @@ pub(super) unsafe fn amx(part: &Part<'_>) {
 ///
 /// The rows, as many as the tiles are configured for, and the panel belong to the part.
 unsafe fn sum(_tiles: &ConfiguredTiles, part: &Part<'_>, panel: usize, row: usize, sums: &mut Sums) {
-    let (depth, lines) = (part.w.depth(), part.w.panel_lines());
-    // SAFETY: rows of X have `depth` bytes, a panel has a line of each quarter for each step of four values, and the sums
-    // have room for 16 rows. Tiles of X and of sums have as many rows as there are, those of W have 16.
+    let (depth, lines) = (part.w.depth(), part.w.strip_lines());
+    // SAFETY: rows of X have `depth` bytes, each of the panel's four strips has a line for each step of four values, and
+    // the sums have room for 16 rows. Tiles of X and of sums have as many rows as there are, those of W have 16.
     unsafe {
+        let w = part.w.lines.as_ptr().add(panel * (PANEL / LANES) * lines);
         asm!(
             "tilezero tmm0",
             "tilezero tmm1",
@@ -69,29 +70,35 @@ unsafe fn sum(_tiles: &ConfiguredTiles, part: &Part<'_>, panel: usize, row: usiz
             "tilezero tmm3",
             "2:",
             "tileloadd tmm4, [{x} + {x_row}*1]",
-            "tileloadd tmm5, [{w} + {w_row}*1]",
+            "tileloadd tmm5, [{first} + {w_row}*1]",
             "tdpbusd tmm0, tmm4, tmm5",
-            "tileloadd tmm6, [{w} + {w_row}*1 + 64]",
+            "tileloadd tmm6, [{second} + {w_row}*1]",
             "tdpbusd tmm1, tmm4, tmm6",
-            "tileloadd tmm7, [{w} + {w_row}*1 + 128]",
+            "tileloadd tmm7, [{third} + {w_row}*1]",
             "tdpbusd tmm2, tmm4, tmm7",
-            "tileloadd tmm5, [{w} + {w_row}*1 + 192]",
+            "tileloadd tmm5, [{fourth} + {w_row}*1]",
             "tdpbusd tmm3, tmm4, tmm5",
             "add {x}, {x_step}",
-            "add {w}, {w_step}",
+            "add {first}, {w_step}",
+            "add {second}, {w_step}",
+            "add {third}, {w_step}",
+            "add {fourth}, {w_step}",
             "dec {steps}",
             "jnz 2b",
-            "tilestored [{sums} + {w_row}*1], tmm0",
-            "tilestored [{sums} + {w_row}*1 + 64], tmm1",
-            "tilestored [{sums} + {w_row}*1 + 128], tmm2",
-            "tilestored [{sums} + {w_row}*1 + 192], tmm3",
+            "tilestored [{sums} + {sums_row}*1], tmm0",
+            "tilestored [{sums} + {sums_row}*1 + 64], tmm1",
+            "tilestored [{sums} + {sums_row}*1 + 128], tmm2",
+            "tilestored [{sums} + {sums_row}*1 + 192], tmm3",
             x = inout(reg) part.x.values.as_ptr().add(row * depth) => _,
             x_row = in(reg) depth,
             x_step = const DEPTH,
-            w = inout(reg) part.w.lines.as_ptr().add(panel * lines) => _,
-            // A row of W and a row of sums are four lines.
-            w_row = in(reg) PANEL / LANES * size_of::<Line>(),
-            w_step = const DEPTH / STEP * (PANEL / LANES) * size_of::<Line>(),
+            first = inout(reg) w => _,
+            second = inout(reg) w.add(lines) => _,
+            third = inout(reg) w.add(2 * lines) => _,
+            fourth = inout(reg) w.add(3 * lines) => _,
+            w_row = in(reg) size_of::<Line>(),
+            w_step = const DEPTH / STEP * size_of::<Line>(),
+            sums_row = in(reg) PANEL * size_of::<i32>(),
             steps = inout(reg) depth / DEPTH => _,
             sums = in(reg) sums,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,

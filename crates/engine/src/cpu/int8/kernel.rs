@@ -8,15 +8,15 @@ use super::{LANES, PANEL, Part, SHIFT, STEP};
 ///
 /// The part lies inside Y, and nobody else writes to it.
 pub(super) unsafe fn portable(part: &Part<'_>) {
-    let lines = part.w.panel_lines();
+    let (depth, lines) = (part.w.depth(), part.w.strip_lines());
     for panel in part.panels.clone() {
-        let weights = &part.w.lines[panel * lines..(panel + 1) * lines];
+        let strips = &part.w.lines[panel * (PANEL / LANES) * lines..][..PANEL / LANES * lines];
         for row in part.rows.clone() {
+            let x = &part.x.values[row * depth..(row + 1) * depth];
             let mut sums = [0i32; PANEL];
-            let steps = part.x(row).chunks_exact(STEP).zip(weights.chunks_exact(PANEL / LANES));
-            for (x, lines) in steps {
-                let x: [i32; STEP] = std::array::from_fn(|i| i32::from(x[i]) - SHIFT);
-                for (sums, line) in sums.chunks_exact_mut(LANES).zip(lines) {
+            for (sums, strip) in sums.chunks_exact_mut(LANES).zip(strips.chunks_exact(lines)) {
+                for (x, line) in x.chunks_exact(STEP).zip(strip) {
+                    let x: [i32; STEP] = std::array::from_fn(|i| i32::from(x[i]) - SHIFT);
                     for (sum, w) in sums.iter_mut().zip(&line.0) {
                         *sum += x.iter().zip(w).map(|(x, w)| x * i32::from(*w)).sum::<i32>();
                     }

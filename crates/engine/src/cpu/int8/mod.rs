@@ -43,7 +43,7 @@ struct Line([[i8; STEP]; LANES]);
 pub struct Int8Matrix {
     rows: usize,
     cols: usize,
-    /// For each panel of 64 rows and each step of four columns, four lines.
+    /// Strips of 16 rows: a line for each step of four columns.
     lines: Vec<Line>,
     /// Of each row, up to a multiple of 64.
     scales: Vec<f32>,
@@ -76,9 +76,14 @@ impl Int8Matrix {
         self.cols.next_multiple_of(DEPTH)
     }
 
-    /// Lines of a panel.
-    fn panel_lines(&self) -> usize {
-        self.depth() / STEP * (PANEL / LANES)
+    /// Lines of a strip.
+    fn strip_lines(&self) -> usize {
+        self.depth() / STEP
+    }
+
+    /// The first line of a row's strip, and the row's lane.
+    fn place(&self, row: usize) -> (usize, usize) {
+        (row / LANES * self.strip_lines(), row % LANES)
     }
 
     /// Rounds rows of numbers, from row `first` on.
@@ -98,10 +103,9 @@ impl Int8Matrix {
     }
 
     fn set_row(&mut self, row: usize, values: &[i8], scale: f32) {
-        let panel = row / PANEL * self.panel_lines();
-        let (line, lane) = (row % PANEL / LANES, row % LANES);
-        for (step, values) in values.chunks(STEP).enumerate() {
-            self.lines[panel + step * (PANEL / LANES) + line].0[lane][..values.len()].copy_from_slice(values);
+        let (strip, lane) = self.place(row);
+        for (line, values) in self.lines[strip..].iter_mut().zip(values.chunks(STEP)) {
+            line.0[lane][..values.len()].copy_from_slice(values);
         }
         self.scales[row] = scale;
         self.surplus[row] = SHIFT * values.iter().map(|&v| i32::from(v)).sum::<i32>();
@@ -110,11 +114,9 @@ impl Int8Matrix {
     /// Whole numbers of a row, and their scale.
     pub fn rounded(&self, row: usize, values: &mut [i8]) -> f32 {
         assert!(row < self.rows && values.len() == self.cols, "row {row} of {}x{}", self.rows, self.cols);
-        let panel = row / PANEL * self.panel_lines();
-        let (line, lane) = (row % PANEL / LANES, row % LANES);
-        for (step, values) in values.chunks_mut(STEP).enumerate() {
-            let stored = &self.lines[panel + step * (PANEL / LANES) + line].0[lane];
-            values.copy_from_slice(&stored[..values.len()]);
+        let (strip, lane) = self.place(row);
+        for (line, values) in self.lines[strip..].iter().zip(values.chunks_mut(STEP)) {
+            values.copy_from_slice(&line.0[lane][..values.len()]);
         }
         self.scales[row]
     }
@@ -132,11 +134,10 @@ impl Int8Matrix {
     /// The numbers of a row.
     pub fn row(&self, row: usize, values: &mut [f32]) {
         assert!(row < self.rows && values.len() == self.cols, "row {row} of {}x{}", self.rows, self.cols);
-        let panel = row / PANEL * self.panel_lines();
-        let (line, lane, scale) = (row % PANEL / LANES, row % LANES, self.scales[row]);
-        for (step, values) in values.chunks_mut(STEP).enumerate() {
-            let stored = &self.lines[panel + step * (PANEL / LANES) + line].0[lane];
-            values.iter_mut().zip(stored).for_each(|(value, whole)| *value = f32::from(*whole) * scale);
+        let ((strip, lane), scale) = (self.place(row), self.scales[row]);
+        for (line, values) in self.lines[strip..].iter().zip(values.chunks_mut(STEP)) {
+            let stored = values.iter_mut().zip(&line.0[lane]);
+            stored.for_each(|(value, whole)| *value = f32::from(*whole) * scale);
         }
     }
 
@@ -153,14 +154,15 @@ impl Int8Matrix {
         }
         let _metered = meter::start(2 * m * n * k);
         let (mut rounded, mut scales) = ROUNDED.take();
-        rounded.resize(rounded.len().max(m * self.depth()), 0);
+        let bytes = m * kernel.form.row_bytes(self.depth());
+        rounded.resize(rounded.len().max(bytes), 0);
         scales.resize(scales.len().max(m), 0.0);
-        quantise::quantise_shifted(x, k, &mut rounded[..m * self.depth()], &mut scales[..m]);
+        quantise::quantise_rows(x, k, kernel.form, &mut rounded[..bytes], &mut scales[..m]);
         let (x, y) = (Activations { values: &rounded, scales: &scales }, Output(y.as_mut_ptr()));
         for_parts([m, n.div_ceil(PANEL)], m * n * k < SMALL, |rows, panels| {
             // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
             // parts lie inside Y and do not overlap.
-            unsafe { kernel(&Part { x: &x, w: self, rows, panels, y }) };
+            unsafe { (kernel.compute)(&Part { x: &x, w: self, rows, panels, y }) };
         });
         ROUNDED.set((rounded, scales));
     }
@@ -171,9 +173,29 @@ thread_local! {
     static ROUNDED: Cell<(Vec<u8>, Vec<f32>)> = const { Cell::new((Vec::new(), Vec::new())) };
 }
 
-/// X, rounded and shifted, with the scale of each row.
+/// How a kernel reads rounded values of X.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Values with 128 added.
+    Shifted,
+    /// Values with their signs, then their magnitudes.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "AVX2 alone reads it"))]
+    Split,
+}
+
+impl Form {
+    /// Bytes of a row of `depth` values.
+    fn row_bytes(self, depth: usize) -> usize {
+        match self {
+            Self::Shifted => depth,
+            Self::Split => 2 * depth,
+        }
+    }
+}
+
+/// X, rounded, with the scale of each row.
 struct Activations<'a> {
-    /// Rows of [`Int8Matrix::depth`] values.
+    /// Rows of [`Int8Matrix::depth`] values in the form that the kernel reads.
     values: &'a [u8],
     scales: &'a [f32],
 }
@@ -188,12 +210,6 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Shifted values of a row of X.
-    fn x(&self, row: usize) -> &[u8] {
-        let depth = self.w.depth();
-        &self.x.values[row * depth..(row + 1) * depth]
-    }
-
     /// Columns of a panel that Y has.
     fn cols(&self, panel: usize) -> usize {
         PANEL.min(self.w.rows - panel * PANEL)
@@ -210,24 +226,31 @@ impl Part<'_> {
     }
 }
 
-/// Computes a part. Unsafe because the processor must have its instructions.
-type Kernel = unsafe fn(&Part<'_>);
+/// A way to compute parts.
+#[derive(Clone, Copy)]
+struct Kernel {
+    /// Its instructions, in words.
+    name: &'static str,
+    form: Form,
+    /// Computes a part. Unsafe because the processor must have the instructions.
+    compute: unsafe fn(&Part<'_>),
+}
 
 /// All kernels of this processor, the fastest first.
-fn kernels() -> Vec<(&'static str, Kernel)> {
-    let mut all: Vec<(&'static str, Kernel)> = Vec::new();
+fn kernels() -> Vec<Kernel> {
+    let mut all = Vec::new();
     #[cfg(target_arch = "x86_64")]
     all.extend(x86::kernels());
-    all.push(("plain Rust", kernel::portable));
+    all.push(Kernel { name: "plain Rust", form: Form::Shifted, compute: kernel::portable });
     all
 }
 
 fn fastest() -> Kernel {
     static FASTEST: OnceLock<Kernel> = OnceLock::new();
-    *FASTEST.get_or_init(|| kernels()[0].1)
+    *FASTEST.get_or_init(|| kernels()[0])
 }
 
 /// The instructions of products of 8-bit integers, in words.
 pub fn instructions() -> &'static str {
-    kernels()[0].0
+    fastest().name
 }

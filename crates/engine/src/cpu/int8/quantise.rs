@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::DEPTH;
+use super::{DEPTH, Form};
 use crate::cpu::vectorised;
 
 const LARGEST: f32 = 127.0;
@@ -52,25 +52,37 @@ fn scales(row: &[f32]) -> (f32, f32) {
     if largest == 0.0 { (0.0, 0.0) } else { (LARGEST / largest, largest / LARGEST) }
 }
 
-/// Rounds and shifts rows of `k` values, each padded to a multiple of 64; the padding holds anything.
-pub(super) fn quantise_shifted(x: &[f32], k: usize, rounded: &mut [u8], scales_of_rows: &mut [f32]) {
+/// Rounds rows of `k` values, each padded to a multiple of 64; the padding holds anything.
+pub(super) fn quantise_rows(x: &[f32], k: usize, form: Form, rounded: &mut [u8], scales_of_rows: &mut [f32]) {
     let depth = k.next_multiple_of(DEPTH);
+    let bytes = form.row_bytes(depth);
     let round = |((row, rounded), scale_of_row): ((&[f32], &mut [u8]), &mut f32)| {
         vectorised(
             #[inline(always)]
             || {
                 let (factor, scale) = scales(row);
-                for (whole, value) in rounded.iter_mut().zip(row) {
-                    *whole = low_byte(value * factor) ^ SIGN;
-                }
                 *scale_of_row = scale;
+                let (values, magnitudes) = rounded.split_at_mut(depth);
+                match form {
+                    Form::Shifted => {
+                        for (whole, value) in values.iter_mut().zip(row) {
+                            *whole = low_byte(value * factor) ^ SIGN;
+                        }
+                    }
+                    Form::Split => {
+                        for ((whole, magnitude), value) in values.iter_mut().zip(magnitudes).zip(row) {
+                            *whole = low_byte(value * factor);
+                            *magnitude = (*whole as i8).unsigned_abs();
+                        }
+                    }
+                }
             },
         )
     };
     if x.len() < SERIAL {
-        x.chunks_exact(k).zip(rounded.chunks_exact_mut(depth)).zip(scales_of_rows).for_each(round);
+        x.chunks_exact(k).zip(rounded.chunks_exact_mut(bytes)).zip(scales_of_rows).for_each(round);
     } else {
-        let rows = x.par_chunks_exact(k).zip(rounded.par_chunks_exact_mut(depth)).zip(scales_of_rows);
+        let rows = x.par_chunks_exact(k).zip(rounded.par_chunks_exact_mut(bytes)).zip(scales_of_rows);
         rows.with_min_len(SERIAL / 4 / k.max(1)).for_each(round);
     }
 }

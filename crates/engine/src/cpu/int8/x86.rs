@@ -2,26 +2,26 @@
 
 use std::arch::x86_64::*;
 
-use super::{Kernel, LANES, PANEL, Part, STEP};
+use super::{Form, Kernel, LANES, PANEL, Part, STEP};
 use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
 
-/// Lines of a panel in one step.
-const WIDE: usize = PANEL / LANES;
-/// Lines that are asked for ahead of their use.
-const AHEAD: usize = 32;
+/// Strips of a panel.
+const STRIPS: usize = PANEL / LANES;
+/// Lines of a strip that are asked for ahead of their use.
+const AHEAD: usize = 8;
 
 /// The kernels of this processor, the fastest first.
-pub(super) fn kernels() -> Vec<(&'static str, Kernel)> {
-    let mut kernels: Vec<(&'static str, Kernel)> = Vec::new();
+pub(super) fn kernels() -> Vec<Kernel> {
+    let mut kernels = Vec::new();
     #[cfg(target_os = "linux")]
     if super::amx::available() {
-        kernels.push(("AMX-INT8", super::amx::amx));
+        kernels.push(Kernel { name: "AMX-INT8", form: Form::Shifted, compute: super::amx::amx });
     }
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-        kernels.push(("AVX-512 VNNI", vnni));
+        kernels.push(Kernel { name: "AVX-512 VNNI", form: Form::Shifted, compute: vnni });
     }
     if is_x86_feature_detected!("avx2") {
-        kernels.push(("AVX2", avx2));
+        kernels.push(Kernel { name: "AVX2", form: Form::Split, compute: avx2 });
     }
     kernels
 }
@@ -54,17 +54,17 @@ pub(super) unsafe fn vnni(part: &Part<'_>) {
 #[target_feature(enable = "avx512f,avx512vnni")]
 #[inline]
 unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize) {
-    let (depth, lines) = (part.w.depth(), part.w.panel_lines());
-    // SAFETY: a panel has `lines` lines of 64 bytes, rows of X have `depth` bytes, scales and surplus are padded to
-    // whole panels, and a row of Y has `cols` values in the panel.
+    let (depth, lines) = (part.w.depth(), part.w.strip_lines());
+    // SAFETY: each strip of the panel has `lines` lines of 64 bytes, rows of X have `depth` bytes, scales and surplus are
+    // padded to whole panels, and a row of Y has `cols` values in the panel.
     unsafe {
         let x = part.x.values.as_ptr().add(row * depth);
-        let w = part.w.lines.as_ptr().add(panel * lines);
-        let mut sums = [[_mm512_setzero_si512(); WIDE]; M];
-        for step in 0..depth / STEP {
-            let mut weights = [_mm512_setzero_si512(); WIDE];
+        let w = part.w.lines.as_ptr().add(panel * STRIPS * lines);
+        let mut sums = [[_mm512_setzero_si512(); STRIPS]; M];
+        for step in 0..lines {
+            let mut weights = [_mm512_setzero_si512(); STRIPS];
             for (i, weights) in weights.iter_mut().enumerate() {
-                let line = w.add(step * WIDE + i);
+                let line = w.add(i * lines + step);
                 _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(AHEAD).cast());
                 *weights = _mm512_load_si512(line.cast());
             }
@@ -95,8 +95,10 @@ unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize) 
     }
 }
 
-/// Rows of X that AVX2 multiplies at a time: their sums with half a panel take 12 of 16 registers.
-const AVX2_ROWS: usize = 3;
+/// Rows of X that AVX2 multiplies at a time: their sums with a strip take 10 of 16 registers, and the rest is in use.
+const AVX2_ROWS: usize = 5;
+/// Lines that AVX2 asks for ahead of their use: it reads one strip at a time, where AVX-512 reads four.
+const AVX2_AHEAD: usize = 64;
 
 /// Computes a part with AVX2. `maddubs` multiplies numbers without a sign by numbers with one and adds two products
 /// with saturation: with |x| and w·sign(x), none of which exceeds 127, nothing saturates.
@@ -104,63 +106,67 @@ const AVX2_ROWS: usize = 3;
 unsafe fn avx2(part: &Part<'_>) {
     for panel in part.panels.clone() {
         for row in part.rows.clone().step_by(AVX2_ROWS) {
-            // SAFETY: the caller answers for the part; row and panel are the part's.
-            unsafe {
-                match part.rows.end - row {
-                    // A row alone takes the time of reading W, once and in order.
-                    1 => avx2_block::<1, { 2 * WIDE }>(part, panel, row),
-                    2 => avx2_block::<2, WIDE>(part, panel, row),
-                    _ => avx2_block::<AVX2_ROWS, WIDE>(part, panel, row),
+            for strip in panel * STRIPS..(panel + 1) * STRIPS {
+                // SAFETY: the caller answers for the part; row and strip are the part's.
+                unsafe {
+                    match part.rows.end - row {
+                        1 => avx2_block::<1>(part, strip, row),
+                        2 => avx2_block::<2>(part, strip, row),
+                        3 => avx2_block::<3>(part, strip, row),
+                        4 => avx2_block::<4>(part, strip, row),
+                        _ => avx2_block::<AVX2_ROWS>(part, strip, row),
+                    }
                 }
             }
         }
     }
 }
 
-/// Computes `M` rows of a panel, `V` vectors of eight columns at a time.
+/// Computes `M` rows of a strip.
 ///
 /// # Safety
 ///
-/// Rows and panel belong to the part.
+/// Rows and strip belong to the part.
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn avx2_block<const M: usize, const V: usize>(part: &Part<'_>, panel: usize, row: usize) {
+unsafe fn avx2_block<const M: usize>(part: &Part<'_>, strip: usize, row: usize) {
     const EIGHT: usize = 8;
-    let (depth, lines, cols) = (part.w.depth(), part.w.panel_lines(), part.cols(panel));
-    // SAFETY: a panel has `lines` lines of 64 bytes, rows of X have `depth` bytes, scales are padded to whole panels, and
-    // a row of Y has `cols` values in the panel.
+    let (depth, lines) = (part.w.depth(), part.w.strip_lines());
+    // SAFETY: a strip has `lines` lines of 64 bytes, rows of X have `depth` values and `depth` magnitudes, scales are
+    // padded to whole panels, and what is written is inside Y.
     unsafe {
-        let x = part.x.values.as_ptr().add(row * depth);
-        let w = part.w.lines.as_ptr().add(panel * lines).cast::<__m256i>();
-        let (ones, shift) = (_mm256_set1_epi16(1), _mm256_set1_epi8(-128));
-        for first in (0..2 * WIDE).step_by(V) {
-            let mut sums = [[_mm256_setzero_si256(); V]; M];
-            for step in 0..depth / STEP {
-                let w = w.add(step * 2 * WIDE + first);
-                for (i, sums) in sums.iter_mut().enumerate() {
-                    let x = x.add(i * depth + step * STEP).cast::<i32>().read_unaligned();
-                    let x = _mm256_xor_si256(_mm256_set1_epi32(x), shift);
-                    let magnitudes = _mm256_abs_epi8(x);
-                    for (v, sum) in sums.iter_mut().enumerate() {
-                        let signed = _mm256_sign_epi8(_mm256_load_si256(w.add(v)), x);
-                        let pairs = _mm256_maddubs_epi16(magnitudes, signed);
-                        *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
-                    }
+        let x = part.x.values.as_ptr().add(row * 2 * depth);
+        let w = part.w.lines.as_ptr().add(strip * lines);
+        let ones = _mm256_set1_epi16(1);
+        let mut sums = [[_mm256_setzero_si256(); 2]; M];
+        for step in 0..lines {
+            let line = w.add(step);
+            _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(AVX2_AHEAD).cast());
+            let line = line.cast::<__m256i>();
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let four = |at: *const u8| _mm256_set1_epi32(at.cast::<i32>().read_unaligned());
+                let values = x.add(i * 2 * depth + step * STEP);
+                let (signs, magnitudes) = (four(values), four(values.add(depth)));
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    let signed = _mm256_sign_epi8(_mm256_load_si256(line.add(v)), signs);
+                    let pairs = _mm256_maddubs_epi16(magnitudes, signed);
+                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, ones));
                 }
             }
-            for (i, sums) in sums.into_iter().enumerate() {
-                let scale = _mm256_set1_ps(part.x.scales[row + i]);
-                for (v, sum) in sums.into_iter().enumerate() {
-                    let col = EIGHT * (first + v);
-                    let scales = _mm256_loadu_ps(part.w.scales.as_ptr().add(panel * PANEL + col));
-                    let y = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(scale, scales));
-                    if col + EIGHT <= cols {
-                        _mm256_storeu_ps(part.y(row + i, panel).add(col), y);
-                    } else if col < cols {
-                        let mut out = [0f32; EIGHT];
-                        _mm256_storeu_ps(out.as_mut_ptr(), y);
-                        part.y(row + i, panel).add(col).copy_from_nonoverlapping(out.as_ptr(), cols - col);
-                    }
+        }
+        for (i, sums) in sums.into_iter().enumerate() {
+            let scale = _mm256_set1_ps(part.x.scales[row + i]);
+            for (v, sum) in sums.into_iter().enumerate() {
+                let col = strip * LANES + EIGHT * v;
+                let scales = _mm256_loadu_ps(part.w.scales.as_ptr().add(col));
+                let y = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(scale, scales));
+                let place = part.y.0.wrapping_add((row + i) * part.w.rows + col);
+                if col + EIGHT <= part.w.rows {
+                    _mm256_storeu_ps(place, y);
+                } else if col < part.w.rows {
+                    let mut out = [0f32; EIGHT];
+                    _mm256_storeu_ps(out.as_mut_ptr(), y);
+                    place.copy_from_nonoverlapping(out.as_ptr(), part.w.rows - col);
                 }
             }
         }

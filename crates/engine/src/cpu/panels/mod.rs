@@ -1,5 +1,6 @@
-//! Matrices of f32 or bf16 in panels of 64 rows, and products `Y = X·Wᵀ` with them: packed once, when a model is
-//! loaded, they run at the speed of large products for any number of rows.
+//! Matrices of f32 or bf16 in strips of 16 rows, and products `Y = X·Wᵀ` with them: packed once, when a model is loaded,
+//! they run at the speed of large products for any number of rows. A strip is read from its begin to its end, by all
+//! kernels. Four strips are a panel, the least that a task computes.
 //!
 //! Every value of Y is summed in the order of the columns, by one fused addition after the other. So a row of Y depends
 //! on its row of X and on W only: neither on the number of rows, nor on the threads, nor on the instructions of the
@@ -15,10 +16,10 @@ use rayon::prelude::*;
 
 use super::gemm::meter;
 use super::gemm::streamed::Weight;
-use super::gemm::streamed::kernel::MAX_ROWS;
+use super::gemm::streamed::kernel::{LANES, MAX_ROWS};
 use crate::device::to_bf16;
 
-/// Rows of W, columns of Y, that lie together.
+/// Rows of W, columns of Y, that a task computes at least.
 pub(crate) const PANEL: usize = 64;
 /// Products below this number of multiplications are not worth a second thread.
 const SMALL: usize = 1 << 18;
@@ -66,7 +67,7 @@ impl Weight for Half {
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// A matrix `[rows, cols]` in panels: column after column of 64 rows.
+/// A matrix `[rows, cols]` in strips: column after column of 16 rows, and strips up to a whole panel.
 #[derive(Clone)]
 pub(crate) struct Panels<W> {
     rows: usize,
@@ -86,7 +87,7 @@ impl<W: Number> Panels<W> {
         self.rows.next_multiple_of(PANEL) * self.cols
     }
 
-    /// All values, panel after panel.
+    /// All values, strip after strip.
     fn values(&self) -> &[W] {
         // SAFETY: the lines hold `count` values of a type that any bits are valid for (f32, or a half), and a line is
         // aligned for them.
@@ -99,9 +100,9 @@ impl<W: Number> Panels<W> {
         unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), count) }
     }
 
-    /// Place of the first value of a row; the others follow at a distance of 64.
+    /// Place of the first value of a row; the others follow at a distance of 16.
     fn place(&self, row: usize) -> usize {
-        row / PANEL * PANEL * self.cols + row % PANEL
+        row / LANES * LANES * self.cols + row % LANES
     }
 
     /// Rounds rows of numbers, from row `first` on.
@@ -109,14 +110,14 @@ impl<W: Number> Panels<W> {
         let cols = self.cols;
         for (i, values) in values.chunks_exact(cols).enumerate() {
             let place = self.place(first + i);
-            let stored = self.values_mut()[place..].iter_mut().step_by(PANEL);
+            let stored = self.values_mut()[place..].iter_mut().step_by(LANES);
             stored.zip(values).for_each(|(stored, &value)| *stored = W::round(value));
         }
     }
 
     /// The numbers of a row.
     pub(crate) fn row(&self, row: usize, values: &mut [f32]) {
-        let stored = self.values()[self.place(row)..].iter().step_by(PANEL);
+        let stored = self.values()[self.place(row)..].iter().step_by(LANES);
         values.iter_mut().zip(stored).for_each(|(value, stored)| *value = stored.get());
     }
 
@@ -126,11 +127,11 @@ impl<W: Number> Panels<W> {
         if cols == 0 {
             return selected;
         }
-        let panels = selected.values_mut().par_chunks_mut(PANEL * cols).zip(rows.par_chunks(PANEL));
-        panels.for_each(|(panel, rows)| {
+        let strips = selected.values_mut().par_chunks_mut(LANES * cols).zip(rows.par_chunks(LANES));
+        strips.for_each(|(strip, rows)| {
             for (i, &row) in rows.iter().enumerate() {
-                let stored = self.values()[self.place(row as usize)..].iter().step_by(PANEL);
-                panel[i..].iter_mut().step_by(PANEL).zip(stored).for_each(|(value, stored)| *value = *stored);
+                let stored = self.values()[self.place(row as usize)..].iter().step_by(LANES);
+                strip[i..].iter_mut().step_by(LANES).zip(stored).for_each(|(value, stored)| *value = *stored);
             }
         });
         selected
@@ -187,7 +188,7 @@ fn steps([m, panels]: [usize; 2], threads: usize) -> [usize; 2] {
 /// A part of Y: some of its rows, and the columns of some panels.
 struct Part<'a, W> {
     x: &'a [f32],
-    /// All panels.
+    /// All strips.
     w: &'a [W],
     /// Values of a row of X and of W.
     k: usize,

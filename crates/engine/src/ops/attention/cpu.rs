@@ -103,9 +103,11 @@ impl<'a> Head<'a> {
     fn new(plan: &Plan, inputs: &'a Inputs, sentence: usize, head: usize) -> Self {
         let (queries, keys) = (plan.queries.range(sentence), plan.keys.range(sentence));
         let (d, k) = (plan.width, plan.head_width());
-        let ((q, q_stride), (kv, kv_stride, k_at)) = match inputs {
-            Inputs::Packed(qkv) => ((qkv.values(), 3 * d), (qkv.values(), 3 * d, d)),
-            Inputs::Apart(q, kv) => ((q.values(), d), (kv.values(), 2 * d, 0)),
+        let (Inputs::Packed(first) | Inputs::Apart(first, _) | Inputs::Shared(first, _)) = inputs;
+        let (q, q_stride) = (first.values(), first.cols());
+        let (kv, kv_stride, k_at) = match inputs.keys_and_values() {
+            None => (q, q_stride, d),
+            Some((kv, column)) => (kv.values(), kv.cols(), column),
         };
         // A sentence without rows may begin at the end of the matrix.
         let from = |data: &'a [f32], begin: usize| data.get(begin..).unwrap_or(&[]);
@@ -229,6 +231,8 @@ struct Sink<'a> {
     q: Rows<'a>,
     /// `None`: keys and values lie in the rows of `q`.
     kv: Option<Rows<'a>>,
+    /// Column of the first key in its row.
+    keys_at: usize,
     width: usize,
 }
 
@@ -245,9 +249,8 @@ impl Sink<'_> {
 
     /// The same for keys.
     fn k(&mut self, j: usize, at: usize) -> (&mut [f32], usize) {
-        let keys_at = if self.kv.is_some() { 0 } else { self.width };
         let rows = self.kv.as_mut().unwrap_or(&mut self.q);
-        (&mut rows.data[j * rows.stride + keys_at + at..], rows.stride)
+        (&mut rows.data[j * rows.stride + self.keys_at + at..], rows.stride)
     }
 
     /// The same for values.
@@ -257,37 +260,33 @@ impl Sink<'_> {
     }
 }
 
-fn packed_sinks<'a>(plan: &Plan, d_qkv: &'a mut [f32]) -> Vec<Sink<'a>> {
-    let (width, stride) = (plan.width, 3 * plan.width);
-    let parts = split_segments(d_qkv, stride, &plan.queries);
-    parts.into_iter().map(|data| Sink { q: Rows { data, stride }, kv: None, width }).collect()
-}
-
-fn apart_sinks<'a>(plan: &Plan, d_q: &'a mut [f32], d_kv: &'a mut [f32]) -> Vec<Sink<'a>> {
+/// Places for the gradients of all sentences, set to zero. `d_kv`, where keys and values do not lie beside the queries: a
+/// matrix, its columns and the first column of the keys; columns of other attentions stay as they are.
+fn sinks<'a>(plan: &Plan, d_q: &'a mut [f32], d_kv: Option<(&'a mut [f32], usize, usize)>) -> Vec<Sink<'a>> {
     let width = plan.width;
+    d_q.fill(0.0);
+    let Some((d_kv, stride, keys_at)) = d_kv else {
+        let parts = split_segments(d_q, 3 * width, &plan.queries).into_iter();
+        let sink = |data| Sink { q: Rows { data, stride: 3 * width }, kv: None, keys_at: width, width };
+        return parts.map(sink).collect();
+    };
+    d_kv.par_chunks_exact_mut(stride).for_each(|row| row[keys_at..][..2 * width].fill(0.0));
     let queries = split_segments(d_q, width, &plan.queries).into_iter();
-    let keys = split_segments(d_kv, 2 * width, &plan.keys);
-    queries
-        .zip(keys)
-        .map(|(q, kv)| {
-            let kv = Some(Rows { data: kv, stride: 2 * width });
-            Sink { q: Rows { data: q, stride: width }, kv, width }
-        })
-        .collect()
+    let keys = split_segments(d_kv, stride, &plan.keys);
+    let sink = |(q, kv)| {
+        let kv = Some(Rows { data: kv, stride });
+        Sink { q: Rows { data: q, stride: width }, kv, keys_at, width }
+    };
+    queries.zip(keys).map(sink).collect()
 }
 
 /// Gradients of all inputs.
 pub(super) fn backward(op: &Op, d_out: &[f32], gradients: &mut Gradients) {
     let Gradients { first, second, weights } = gradients;
-    first.fill(0.0);
     weights.iter_mut().for_each(|weights| weights.fill(0.0));
-    let sinks = match second {
-        None => packed_sinks(&op.plan, first),
-        Some(second) => {
-            second.fill(0.0);
-            apart_sinks(&op.plan, first, second)
-        }
-    };
+    let place = op.inputs.keys_and_values().map(|(kv, column)| (kv.cols(), column));
+    let d_kv = second.as_deref_mut().zip(place).map(|(d_kv, (stride, keys_at))| (d_kv, stride, keys_at));
+    let sinks = sinks(&op.plan, first, d_kv);
     by_sentences(&op.plan, &op.inputs, &op.log_sums, d_out, sinks, weights.as_deref_mut());
 }
 

@@ -100,17 +100,21 @@ struct Layout {
 /// The layout of `inputs`, or of their gradients, at these addresses.
 fn layout(gpu: &Gpu, plan: &Plan, inputs: &Inputs, [first, second]: [Ptr; 2]) -> Layout {
     let (d, size) = (plan.width, gpu.act().size());
-    match inputs {
-        Inputs::Packed(_) => Layout {
+    match inputs.keys_and_values() {
+        None => Layout {
             q: first,
             k: first.plus(d * size),
             v: first.plus(2 * d * size),
             q_stride: 3 * d,
             kv_stride: 3 * d,
         },
-        Inputs::Apart(..) => {
-            Layout { q: first, k: second, v: second.plus(d * size), q_stride: d, kv_stride: 2 * d }
-        }
+        Some((kv, column)) => Layout {
+            q: first,
+            k: second.plus(column * size),
+            v: second.plus((column + d) * size),
+            q_stride: d,
+            kv_stride: kv.cols(),
+        },
     }
 }
 
@@ -185,6 +189,7 @@ fn attend(
     let at = match inputs {
         Inputs::Packed(qkv) => [qkv.ptr(), Ptr::NULL],
         Inputs::Apart(q, kv) => [q.ptr(), kv.ptr()],
+        Inputs::Shared(q, kv) => [q.ptr(), kv.whole().ptr()],
     };
     let from = layout(gpu, plan, inputs, at);
     let weights = match &plan.weights {

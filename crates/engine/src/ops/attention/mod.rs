@@ -15,7 +15,7 @@ pub(crate) mod tiles;
 use crate::device::{Backend, Buffer};
 use crate::rng::Dropout;
 use crate::tape::Backward;
-use crate::{Device, Segments, Tape, Tensor, Var};
+use crate::{Part, Segments, Tape, Tensor, Var};
 
 /// Queries, keys and values, H·K = D columns each.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub enum Inputs {
     Packed(Var),
     /// Queries `[Nq, D]`; keys and values side by side `[Nk, 2D]`.
     Apart(Var, Var),
+    /// The same, with keys and values made together with those of other attentions.
+    Shared(Var, Part),
 }
 
 /// The weights w of the heads.
@@ -93,7 +95,7 @@ impl Inputs {
     fn width(&self) -> usize {
         match self {
             Self::Packed(qkv) => qkv.cols() / 3,
-            Self::Apart(q, _) => q.cols(),
+            Self::Apart(q, _) | Self::Shared(q, _) => q.cols(),
         }
     }
 
@@ -101,6 +103,16 @@ impl Inputs {
         match self {
             Self::Packed(qkv) => qkv.tracked(),
             Self::Apart(q, kv) => q.tracked() || kv.tracked(),
+            Self::Shared(q, kv) => q.tracked() || kv.whole().tracked(),
+        }
+    }
+
+    /// Where keys and values do not lie beside the queries: their matrix, and their first column there.
+    fn keys_and_values(&self) -> Option<(&Var, usize)> {
+        match self {
+            Self::Packed(_) => None,
+            Self::Apart(_, kv) => Some((kv, 0)),
+            Self::Shared(_, part) => Some((part.whole(), part.first_column())),
         }
     }
 
@@ -114,6 +126,11 @@ impl Inputs {
             Self::Apart(q, kv) => {
                 assert_eq!(kv.cols(), 2 * q.cols(), "attention: keys and values must have 2·D columns");
                 assert!(q.rows() == queries && kv.rows() == keys, "attention: rows and segments disagree");
+            }
+            Self::Shared(q, kv) => {
+                assert_eq!(kv.cols(), 2 * q.cols(), "attention: keys and values must have 2·D columns");
+                let rows = [q.rows(), kv.whole().rows()];
+                assert_eq!(rows, [queries, keys], "attention: rows and segments disagree");
             }
         }
         assert_eq!(plan.width % plan.heads, 0, "attention: {} columns, {} heads", plan.width, plan.heads);
@@ -146,29 +163,31 @@ struct Op {
 struct Gradients {
     /// Of the packed matrix, or of the queries.
     first: Buffer,
-    /// Of keys and values, where they are apart.
+    /// Of the matrix of keys and values, where they are apart.
     second: Option<Buffer>,
     weights: Option<Buffer>,
 }
 
 impl Gradients {
-    fn of(device: &Device, op: &Op) -> Self {
-        let (first, second) = match &op.inputs {
-            Inputs::Packed(qkv) => (qkv, None),
-            Inputs::Apart(q, kv) => (q, Some(kv)),
-        };
+    fn of(backward: &mut Backward<'_>, op: &Op) -> Self {
+        let device = backward.device();
         let like = |var: &Var| device.scratch(var.tensor().count());
+        let (first, second) = match &op.inputs {
+            Inputs::Packed(qkv) => (like(qkv), None),
+            Inputs::Apart(q, kv) => (like(q), Some(like(kv))),
+            Inputs::Shared(q, kv) => (like(q), Some(backward.take_parts(kv))),
+        };
         let weights = op.plan.tracked_weights().map(|w| device.scratch_floats(w.tensor().count()));
-        Self { first: like(first), second: second.map(like), weights }
+        Self { first, second, weights }
     }
 
     fn give(self, backward: &mut Backward<'_>, op: &Op) {
-        match &op.inputs {
-            Inputs::Packed(qkv) => backward.give(qkv, self.first),
-            Inputs::Apart(q, kv) => {
-                backward.give(q, self.first);
-                self.second.into_iter().for_each(|second| backward.give(kv, second));
-            }
+        let (Inputs::Packed(first) | Inputs::Apart(first, _) | Inputs::Shared(first, _)) = &op.inputs;
+        backward.give(first, self.first);
+        match (&op.inputs, self.second) {
+            (Inputs::Apart(_, kv), Some(second)) => backward.give(kv, second),
+            (Inputs::Shared(_, kv), Some(second)) => backward.give_part(kv, second),
+            _ => {}
         }
         if let (Some(weights), Some(gradient)) = (op.plan.tracked_weights(), self.weights) {
             backward.give(weights, gradient);
@@ -202,7 +221,7 @@ impl Tape<'_> {
         let log_sums = Tensor::new([rows, heads], log_sums);
         let op = Op { plan, inputs: inputs.clone(), out: out.tensor().clone(), log_sums, mask };
         self.record(&out, move |backward, d_out| {
-            let mut gradients = Gradients::of(backward.device(), &op);
+            let mut gradients = Gradients::of(backward, &op);
             match backward.backend() {
                 Backend::Cpu => cpu::backward(&op, &d_out, &mut gradients),
                 Backend::Gpu(gpu) => cuda::backward(gpu, &op, &d_out, &gradients),

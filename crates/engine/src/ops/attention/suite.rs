@@ -112,6 +112,9 @@ fn all_shapes(kind: Kind) -> Vec<Case> {
         cases.extend([SHORT, LONG].map(|lengths| packed(kind, lengths, weights_alone)));
     }
     if !kind.causal {
+        for adapt in [std::convert::identity, OpCase::with_room] {
+            cases.push(shared(kind, [SHORT, &[64, 5, 3, 17, 0]], adapt));
+        }
         cases.push(apart(kind, [SHORT, &[64, 5, 3, 17, 0]], std::convert::identity));
         cases.push(apart(kind, [LONG, &[3, 70, 5, 0, 190]], std::convert::identity));
         cases.push(apart(kind, [&[5, 0, 23, 1], &[9, 2, 70, 0]], OpCase::with_room));
@@ -157,12 +160,12 @@ impl Kind {
         }
     }
 
-    fn attend(&self, s: &mut Scene<'_>, inputs: &Inputs, queries: &[u32], keys: &[u32]) {
+    fn attend(&self, s: &mut Scene<'_>, out: &'static str, inputs: &Inputs, queries: &[u32], keys: &[u32]) {
         let Self { heads, causal, dropout, .. } = *self;
         let weights = self.head_weights(s, queries);
         let (queries, keys) = (s.segments(queries), s.segments(keys));
-        let out = s.tape.attention(inputs, Attention { heads, causal, dropout, queries, keys, weights });
-        s.output("out", Per::Row, &out);
+        let value = s.tape.attention(inputs, Attention { heads, causal, dropout, queries, keys, weights });
+        s.output(out, Per::Row, &value);
     }
 }
 
@@ -172,7 +175,7 @@ fn packed(kind: Kind, lengths: &[u32], adapt: fn(OpCase) -> OpCase) -> Case {
     let rows = starts[lengths.len()] as usize;
     adapt(case.input("qkv", Per::Row, [rows, 3 * kind.heads * kind.width])).body(move |s| {
         let inputs = Inputs::Packed(s.input("qkv"));
-        kind.attend(s, &inputs, &starts, &starts);
+        kind.attend(s, "out", &inputs, &starts, &starts);
     })
 }
 
@@ -185,6 +188,29 @@ fn apart(kind: Kind, lengths: [&[u32]; 2], adapt: fn(OpCase) -> OpCase) -> Case 
     let case = case.input("q", Per::Row, [q_rows, width]).input("kv", Per::Row, [k_rows, 2 * width]);
     adapt(case).body(move |s| {
         let inputs = Inputs::Apart(s.input("q"), s.input("kv"));
-        kind.attend(s, &inputs, &queries, &keys);
+        kind.attend(s, "out", &inputs, &queries, &keys);
+    })
+}
+
+/// Two attentions whose keys and values one product makes.
+fn shared(kind: Kind, lengths: [&[u32]; 2], adapt: fn(OpCase) -> OpCase) -> Case {
+    let [queries, keys] = lengths.map(starts);
+    let what = format!("two attentions, {:?} queries, {:?} keys", lengths[0], lengths[1]);
+    let case = kind.case(format!("{what}, {}", kind.describe()));
+    let [q_rows, k_rows] = [&queries, &keys].map(|starts| starts[starts.len() - 1] as usize);
+    let width = kind.heads * kind.width;
+    let case = case
+        .input("q", Per::Row, [q_rows, width])
+        .input("memory", Per::Row, [k_rows, 24])
+        .param("weight", [4 * width, 24])
+        .fill(|_, random| 0.2 * random)
+        .param("bias", [4 * width, 1]);
+    adapt(case).body(move |s| {
+        let (memory, weight, bias) = (s.input("memory"), s.param("weight"), s.param("bias"));
+        let parts = s.tape.linear_parts(&memory, weight, bias, 2);
+        let first = Inputs::Shared(s.input("q"), parts.part(0));
+        kind.attend(s, "first", &first, &queries, &keys);
+        let second = Inputs::Shared(s.input("q"), parts.part(1));
+        kind.attend(s, "second", &second, &queries, &keys);
     })
 }

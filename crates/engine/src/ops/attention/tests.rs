@@ -57,6 +57,84 @@ fn gradients_match_finite_differences_apart() {
     });
 }
 
+/// Three attentions whose keys and values one product makes.
+#[test]
+fn gradients_match_finite_differences_where_keys_are_made_together() {
+    let (queries, keys) = (segments(&[0, 2, 3, 7]), segments(&[0, 5, 6, 19]));
+    let mut check = Check::new();
+    let (q, memory) = (check.param("q", [7, 10]), check.param("memory", [19, 4]));
+    let (weight, bias) = (check.param("weight", [60, 4]), check.param("bias", [60, 1]));
+    check.run(move |tape| {
+        let memory = tape.parameter(memory);
+        let parts = tape.linear_parts(&memory, weight, bias, 3);
+        (0..3).fold(tape.parameter(q), |q, part| {
+            let inputs = Inputs::Shared(q, parts.part(part));
+            let (queries, keys, weights) = (queries.clone(), keys.clone(), HeadWeights::One);
+            tape.attention(
+                &inputs,
+                Attention { heads: 5, causal: false, dropout: 0.0, queries, keys, weights },
+            )
+        })
+    });
+}
+
+/// Keys and values that are made together are those that are made alone, to the bit.
+#[test]
+fn a_part_is_what_it_would_be_alone() {
+    let (queries, keys) = (segments(&[0, 2, 3, 7]), segments(&[0, 5, 6, 19]));
+    let device = Device::cpu();
+    let mut builder = ParamsBuilder::default();
+    let weight = builder.matrix("weight".into(), [40, 6], GroupId(0));
+    let bias = builder.vector("bias".into(), 40, GroupId(0));
+    let mut params = builder.finish(&device);
+    params.set("weight", &random(7, 40, 6).to_host()).unwrap();
+    params.set("bias", &random(8, 1, 40).to_host()).unwrap();
+    let mut tape = Tape::evaluation(&params);
+    let parts = tape.linear_parts(&Var::constant(random(9, 19, 6)), weight, bias, 2);
+    let q = Var::constant(random(10, 7, 10));
+    for part in 0..2 {
+        let whole = parts.whole();
+        let columns: Vec<f32> = (0..19).flat_map(|row| whole.row(row)[20 * part..][..20].to_vec()).collect();
+        let alone = Inputs::Apart(q.clone(), Var::constant(Tensor::from_host(&device, [19, 20], &columns)));
+        let shared = Inputs::Shared(q.clone(), parts.part(part));
+        let [alone, shared] = [alone, shared].map(|inputs| {
+            let (queries, keys, weights) = (queries.clone(), keys.clone(), HeadWeights::One);
+            let attention = Attention { heads: 2, causal: false, dropout: 0.0, queries, keys, weights };
+            tape.attention(&inputs, attention).tensor().to_host()
+        });
+        assert_eq!(alone, shared, "part {part}");
+    }
+}
+
+/// What is read twice would lose a gradient, and what is not read at all has none.
+#[test]
+fn parts_are_read_once_each() {
+    let device = Device::cpu();
+    let mut builder = ParamsBuilder::default();
+    let weight = builder.matrix("weight".into(), [40, 6], GroupId(0));
+    let bias = builder.vector("bias".into(), 40, GroupId(0));
+    let params = builder.finish(&device);
+    for read in [&[0, 0, 1][..], &[1]] {
+        let walk_back = || {
+            let mut gradients = params.gradients();
+            let free = GroupSet::of(&[GroupId(0)]);
+            let mut tape = Tape::training(&params, &mut gradients, free, Rng::new(1, 1));
+            let parts = tape.linear_parts(&Var::constant(random(9, 19, 6)), weight, bias, 2);
+            for &part in read {
+                let inputs = Inputs::Shared(Var::constant(random(10, 7, 10)), parts.part(part));
+                let (queries, keys) = (segments(&[0, 2, 3, 7]), segments(&[0, 5, 6, 19]));
+                let weights = HeadWeights::One;
+                let attention = Attention { heads: 2, causal: false, dropout: 0.0, queries, keys, weights };
+                let out = tape.attention(&inputs, attention);
+                tape.seed_from_host(&out, &[1.0; 70]);
+            }
+            tape.backward();
+        };
+        let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(walk_back)).is_err();
+        assert!(panics, "{read:?}");
+    }
+}
+
 /// The formula of the module's head, written out with loops in f64.
 #[test]
 fn values_match_the_formula() {

@@ -1,7 +1,6 @@
 //! One new row per hypothesis against keys and values that are already there.
 
-use std::collections::VecDeque;
-
+use super::ancestors::RowStore;
 use super::lineage::{Lineage, Room};
 use super::{cpu, cuda};
 use crate::device::{Backend, Buffer};
@@ -11,8 +10,8 @@ use crate::{Device, Ids, Tape, Tensor, Var};
 pub struct KvCache(Cache);
 
 enum Cache {
-    /// One matrix `[rows, 2D]` per step, back to the first of the oldest hypothesis.
-    Host(VecDeque<Tensor>),
+    /// Rows of 2D values.
+    Host(RowStore),
     /// `[ring, rows, 2D]`.
     Gpu(Buffer),
 }
@@ -23,9 +22,10 @@ pub(super) struct Heads<'a> {
     pub(super) weights: Option<&'a Tensor>,
 }
 
-/// Keys and values `[Nk, 2D]` of sources, and the source of each row.
+/// Keys and values of sources, 2D columns of `kv`, and the source of each row.
 pub(super) struct Memory<'a> {
     pub(super) kv: &'a Tensor,
+    pub(super) first_column: usize,
     pub(super) spans: &'a Spans,
     pub(super) sentences: &'a Ids,
 }
@@ -34,7 +34,7 @@ impl KvCache {
     /// Nothing yet, for rows of D = `width` values.
     pub fn new(device: &Device, room: Room, width: usize) -> Self {
         Self(match device.gpu() {
-            None => Cache::Host(VecDeque::new()),
+            None => Cache::Host(RowStore::new(2 * width)),
             Some(_) => Cache::Gpu(device.scratch(room.ring() * room.rows * 2 * width)),
         })
     }
@@ -86,29 +86,32 @@ impl Tape<'_> {
         let heads = Heads { count: heads, weights };
         let mut out = self.device().scratch(shape[0] * shape[1]);
         match &mut cache.0 {
-            Cache::Host(steps) => {
-                steps.push_back(cpu::columns(self.device(), qkv.tensor(), shape[1]..3 * shape[1]));
-                steps.drain(..steps.len() - (lineage.steps() + 1));
-                let q = cpu::columns(self.device(), qkv.tensor(), 0..shape[1]);
-                cpu::attention_cached(&q, &heads, steps, lineage, &mut out);
+            Cache::Host(kv) => {
+                let newest = qkv.tensor().values().chunks_exact(3 * shape[1]).map(|row| &row[shape[1]..]);
+                kv.put(self.device(), lineage.on_host(), newest);
+                cpu::attention_cached(qkv.tensor(), &heads, kv, lineage.on_host(), &mut out);
             }
             Cache::Gpu(kv) => cuda::attention_cached(qkv, &heads, kv, lineage.on_gpu(), &out),
         }
         Var::constant(Tensor::new(shape, out))
     }
 
-    /// q `[R, D]`, each row against the rows of `kv` (`[Nk, 2D]`) that `spans` gives to sentence `sentences[row]`.
+    /// q `[R, D]`, each row against the rows of `kv` that `spans` gives to sentence `sentences[row]`. `kv` is a matrix
+    /// `[Nk, P·2D]` of keys and values of P attentions side by side, and the number of this one.
     pub fn attention_memory(
         &mut self,
         q: &Var,
         heads: usize,
-        kv: &Tensor,
+        (kv, part): (&Tensor, usize),
         spans: &Spans,
         sentences: &Ids,
         weights: Option<&Tensor>,
     ) -> Var {
         assert_eq!(q.rows(), sentences.len(), "attention_memory: rows and sentences disagree");
-        let (heads, memory) = (Heads { count: heads, weights }, Memory { kv, spans, sentences });
+        let first_column = part * 2 * q.cols();
+        assert!(first_column + 2 * q.cols() <= kv.cols(), "attention_memory: no part {part}");
+        let (heads, memory) =
+            (Heads { count: heads, weights }, Memory { kv, first_column, spans, sentences });
         let mut out = self.like(q);
         match self.backend() {
             Backend::Cpu => cpu::attention_memory(q.tensor(), &heads, &memory, &mut out),

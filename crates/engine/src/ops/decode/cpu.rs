@@ -1,30 +1,21 @@
 //! The CPU's implementation.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::ancestors::{Ancestors, RowStore};
 use super::attention::{Heads, Memory};
 use super::best::{Candidate, LiveRow, Next, Symbols};
 use super::lineage::Lineage;
-use crate::cpu::{for_rows, for_rows_of_two, math, vectorised};
+use crate::cpu::{for_rows, for_rows_of_two, math, prefetch, vectorised};
 use crate::ops::batch_norm::Running;
-use crate::{Device, Ids, Tensor};
+use crate::{Ids, Tensor};
 
 pub(super) fn gather(x: &Tensor, rows: &Ids, y: &mut [f32]) {
     for (y, &row) in y.chunks_exact_mut(x.cols()).zip(rows.values()) {
         y.copy_from_slice(x.row(row as usize));
     }
-}
-
-/// The columns `range` of `x`.
-pub(super) fn columns(device: &Device, x: &Tensor, range: Range<usize>) -> Tensor {
-    let mut y = device.scratch(x.rows() * range.len());
-    for (row, y) in y.chunks_exact_mut(range.len()).enumerate() {
-        y.copy_from_slice(&x.row(row)[range.clone()]);
-    }
-    Tensor::new([x.rows(), range.len()], y)
 }
 
 /// Row `rows[i]` of y becomes row i of x.
@@ -69,77 +60,77 @@ pub(super) fn running(
     );
 }
 
-/// Each row of q against the keys and values of all steps of its lineage, one matrix `[rows, 2D]` per step, the
-/// newest last.
+/// Each query, the first third of a row of qkv, against the keys and values of all steps of its hypothesis.
 pub(super) fn attention_cached(
-    q: &Tensor,
+    qkv: &Tensor,
     heads: &Heads<'_>,
-    steps: &VecDeque<Tensor>,
-    lineage: &Lineage,
+    kv: &RowStore,
+    ancestors: &Ancestors,
     out: &mut [f32],
 ) {
-    attend_rows(q, heads, out, |row| {
-        let past = lineage.past(row);
-        let first = steps.len() - past.len();
-        (past.len(), move |step: usize| steps[first + step].row(past[step] as usize))
+    attend_rows((qkv, qkv.cols() / 3), heads, out, |row| {
+        let past = ancestors.of(row);
+        (past.len(), move |step: usize| kv.row(past[step]))
     });
 }
 
 pub(super) fn attention_memory(q: &Tensor, heads: &Heads<'_>, memory: &Memory<'_>, out: &mut [f32]) {
-    let Memory { kv, spans, sentences } = memory;
-    attend_rows(q, heads, out, |row| {
+    let Memory { kv, first_column, spans, sentences } = *memory;
+    attend_rows((q, q.cols()), heads, out, |row| {
         let [first, end] = spans.of(sentences.values()[row]);
-        (end - first, move |j: usize| kv.row(first + j))
+        (end - first, move |j: usize| &kv.row(first + j)[first_column..])
     });
 }
 
-/// Each row of q against rows of keys and values: `source(row)` gives their number and a way to read them.
+/// The first `width` values of each row of q against rows of keys and values: `source(row)` gives their number and a way to
+/// read them. They are read as they lie, all heads of a row at once: rows are often 4,096 bytes apart, and a cache keeps few
+/// of the same head.
 fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
-    q: &Tensor,
+    (q, width): (&Tensor, usize),
     heads: &Heads<'_>,
     out: &mut [f32],
     source: impl Fn(usize) -> (usize, K) + Sync,
 ) {
-    let width = q.cols();
     let k = width / heads.count;
     let scale = 1.0 / (k as f32).sqrt();
     out.par_chunks_exact_mut(width).enumerate().with_min_len(4).for_each(|(row, out)| {
         vectorised(
             #[inline(always)]
             || {
+                out.fill(0.0);
                 let (count, kv) = source(row);
-                let mut p = vec![0.0; count];
-                for head in 0..heads.count {
-                    let at = head * k..(head + 1) * k;
-                    let out = &mut out[at.clone()];
-                    let weight = heads.weights.map_or(1.0, |w| w.row(row)[head]);
-                    if weight == 0.0 {
-                        out.fill(0.0);
-                        continue;
+                if count == 0 {
+                    return;
+                }
+                let (query, weights) = (&q.row(row)[..width], heads.weights.map(|weights| weights.row(row)));
+                let weight = |head: usize| weights.map_or(1.0, |weights| weights[head]);
+                let mut chances = vec![0.0; heads.count * count];
+                for j in 0..count {
+                    // Keys now, and values soon.
+                    if j + AHEAD < count {
+                        kv(j + AHEAD)[..2 * width].chunks(16).for_each(|line| prefetch(line.as_ptr().cast()));
                     }
-                    let query = &q.row(row)[at.clone()];
-                    for (j, p) in p.iter_mut().enumerate() {
-                        *p = scale * short_dot(query, &kv(j)[at.clone()]);
+                    let keys = kv(j)[..width].chunks_exact(k).zip(query.chunks_exact(k));
+                    for (head, (key, query)) in keys.enumerate().filter(|(head, _)| weight(*head) != 0.0) {
+                        chances[head * count + j] = scale * short_dot(query, key);
                     }
-                    math::softmax(&mut p);
-                    p.iter_mut().for_each(|p| *p *= weight);
-                    let first = width + at.start;
-                    let mut runs = out.chunks_exact_mut(RUN);
-                    for (run, out) in runs.by_ref().enumerate() {
-                        let first = first + run * RUN;
-                        let mut sums = [0.0; RUN];
-                        for (j, p) in p.iter().enumerate() {
-                            let value = &kv(j)[first..first + RUN];
-                            sums.iter_mut().zip(value).for_each(|(sum, v)| *sum = v.mul_add(*p, *sum));
+                }
+                for (head, p) in chances.chunks_exact_mut(count).enumerate() {
+                    if weight(head) != 0.0 {
+                        math::softmax(p);
+                        p.iter_mut().for_each(|p| *p *= weight(head));
+                    }
+                }
+                for first in (0..count).step_by(TOGETHER) {
+                    let some = TOGETHER.min(count - first);
+                    // What is beyond the last row is not used.
+                    let values: [&[f32]; TOGETHER] =
+                        std::array::from_fn(|i| &kv(first + i.min(some - 1))[width..]);
+                    for (head, out) in out.chunks_exact_mut(k).enumerate() {
+                        if weight(head) != 0.0 {
+                            let p = &chances[head * count + first..][..some];
+                            add_values(out, p, values.map(|value| &value[head * k..][..k]));
                         }
-                        out.copy_from_slice(&sums);
-                    }
-                    let out = runs.into_remainder();
-                    let first = width + at.end - out.len();
-                    out.fill(0.0);
-                    for (j, p) in p.iter().enumerate() {
-                        let value = &kv(j)[first..first + out.len()];
-                        out.iter_mut().zip(value).for_each(|(o, v)| *o = v.mul_add(*p, *o));
                     }
                 }
             },
@@ -147,8 +138,32 @@ fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
     });
 }
 
+/// Rows of keys and values that are asked for ahead of their use.
+const AHEAD: usize = 2;
+/// Rows of keys and values that are read side by side.
+const TOGETHER: usize = 4;
 /// Values of a head that are summed at a time.
 const RUN: usize = 32;
+
+/// Adds rows of values times their chances, one after the other.
+#[inline(always)]
+fn add_values(out: &mut [f32], p: &[f32], values: [&[f32]; TOGETHER]) {
+    let mut runs = out.chunks_exact_mut(RUN);
+    for (run, out) in runs.by_ref().enumerate() {
+        let mut sums = [0.0; RUN];
+        sums.copy_from_slice(out);
+        for (p, value) in p.iter().zip(values) {
+            let value = &value[run * RUN..(run + 1) * RUN];
+            sums.iter_mut().zip(value).for_each(|(sum, v)| *sum = v.mul_add(*p, *sum));
+        }
+        out.copy_from_slice(&sums);
+    }
+    let out = runs.into_remainder();
+    for (p, value) in p.iter().zip(values) {
+        let value = &value[value.len() - out.len()..];
+        out.iter_mut().zip(value).for_each(|(o, v)| *o = v.mul_add(*p, *o));
+    }
+}
 
 /// Σ a·b in 16 lanes, which are summed in pairs: for vectors so short that summing the lanes takes most of the time.
 #[inline(always)]
@@ -164,22 +179,27 @@ fn short_dot(a: &[f32], b: &[f32]) -> f32 {
     ((four[0] + four[2]) + (four[1] + four[3])) + rest
 }
 
-/// The mean of the inputs of the last steps of each hypothesis, one matrix `[rows, D]` per step, the newest last.
-pub(super) fn window_mean(steps: &VecDeque<Tensor>, lineage: &Lineage, cols: usize, mean: &mut [f32]) {
+/// The mean of the inputs of the last `window` steps of each hypothesis.
+pub(super) fn window_mean(
+    read: &RowStore,
+    window: usize,
+    ancestors: &Ancestors,
+    mean: &mut [f32],
+    cols: usize,
+) {
     for_rows(
         mean,
         cols,
         #[inline(always)]
         |first, rows| {
             for (i, mean) in rows.chunks_exact_mut(cols).enumerate() {
-                let past = lineage.past(first + i);
-                let terms = past.len().min(steps.len());
-                let (recent, rows) = (steps.range(steps.len() - terms..), &past[past.len() - terms..]);
+                let past = ancestors.of(first + i);
+                let recent = &past[past.len().saturating_sub(window)..];
                 mean.fill(0.0);
-                for (step, &row) in recent.zip(rows) {
-                    mean.iter_mut().zip(step.row(row as usize)).for_each(|(m, v)| *m += v);
+                for &row in recent {
+                    mean.iter_mut().zip(read.row(row)).for_each(|(m, v)| *m += v);
                 }
-                let inverse = 1.0 / terms as f32;
+                let inverse = 1.0 / recent.len() as f32;
                 mean.iter_mut().for_each(|m| *m *= inverse);
             }
         },

@@ -106,6 +106,7 @@ kernels! {
         q: *const Act,
         q_stride: u32,
         kv: *const Act,
+        kv_stride: u32,
         spans: *const u32,
         sentences: *const u32,
         weights: *const f32,
@@ -313,7 +314,8 @@ pub(super) fn attention_memory(gpu: &Gpu, q: &Var, heads: &Heads<'_>, memory: &M
         &AttentionMemory {
             q: q.ptr(),
             q_stride: width as u32,
-            kv: memory.kv.ptr(),
+            kv: memory.kv.ptr().plus(memory.first_column * gpu.act().size()),
+            kv_stride: memory.kv.cols() as u32,
             spans: memory.spans.pairs().ptr(),
             sentences: memory.sentences.ptr(),
             weights: pointer(heads.weights),

@@ -163,13 +163,14 @@ extern "C" __global__ void put_float(const float* x, const u32* rows, const u32*
 
 #define UNROLL 2u  // keys of a group in flight
 
-// One warp: weight·softmax(q·K/√k)·V of one head, over the `count` rows place(0), place(1), … of kv [., 2D].
+// One warp: weight·softmax(q·K/√k)·V of one head, over the `count` rows place(0), place(1), … of kv, 2D
+// columns of rows that are kv_stride apart.
 //
 // A key is read by a group of lanes, eight columns each: 8 lanes for a head of 64, so that four groups take keys in
 // turn. Each group has its own online softmax; they are merged at the end.
 template <typename Place>
-__device__ __forceinline__ void attend(const act* q, const act* kv, u32 count, Place place, float weight, act* out,
-                                       u32 head, u32 heads, u32 head_width) {
+__device__ __forceinline__ void attend(const act* q, const act* kv, u64 kv_stride, u32 count, Place place,
+                                       float weight, act* out, u32 head, u32 heads, u32 head_width) {
     u32 lane = threadIdx.x % 32, lanes = 1;
     while (8 * lanes < head_width) lanes *= 2;
     u32 groups = 32 / lanes, group = lane / lanes, at = lane % lanes * 8;
@@ -194,7 +195,7 @@ __device__ __forceinline__ void attend(const act* q, const act* kv, u32 count, P
             for (u32 u = 0; u < UNROLL; u++) {
                 u32 j = first + u * groups + group;
                 u64 row = __shfl_sync(FULL_WARP, own, j % 32);
-                from[u] = inside && j < here ? kv + row * 2 * width : nullptr;
+                from[u] = inside && j < here ? kv + row * kv_stride : nullptr;
             }
             // All loads are begun before any is used.
 #pragma unroll
@@ -263,14 +264,14 @@ attention_cached(const act* q, u32 q_stride, const act* kv, const u32* lineage, 
         return step + lineage[step + row];
     };
     out += (u64)row * heads * head_width;
-    attend(q + (u64)row * q_stride, kv, age + 1, place, weight, out, head, heads, head_width);
+    attend(q + (u64)row * q_stride, kv, 2 * heads * head_width, age + 1, place, weight, out, head, heads, head_width);
 }
 
-// Each row of q against the rows spans[2b] .. spans[2b + 1] of kv [Nk, 2D], b = sentences[row]; zeros for a sentence
-// without rows. Else as attention_cached.
+// Each row of q against the rows spans[2b] .. spans[2b + 1] of kv, b = sentences[row]; zeros for a sentence without rows.
+// kv [Nk, 2D] has rows of kv_stride. Else as attention_cached.
 // launch: grid (ceil(rows/8), heads), block 256
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-attention_memory(const act* q, u32 q_stride, const act* kv, const u32* spans, const u32* sentences,
+attention_memory(const act* q, u32 q_stride, const act* kv, u32 kv_stride, const u32* spans, const u32* sentences,
                  const float* weights, act* out, u32 rows, u32 heads, u32 head_width) {
     u32 row = blockIdx.x * ROWS + threadIdx.x / 32, head = blockIdx.y;
     if (row >= rows) return;
@@ -278,7 +279,7 @@ attention_memory(const act* q, u32 q_stride, const act* kv, const u32* spans, co
     u32 sentence = sentences[row], first = spans[2 * sentence], count = spans[2 * sentence + 1] - first;
     auto place = [&](u32 j) { return (u64)first + j; };
     out += (u64)row * heads * head_width;
-    attend(q + (u64)row * q_stride, kv, count, place, weight, out, head, heads, head_width);
+    attend(q + (u64)row * q_stride, kv, kv_stride, count, place, weight, out, head, heads, head_width);
 }
 
 // ---- best continuations ----------------------------------------------------------------------------------------

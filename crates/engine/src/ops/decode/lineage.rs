@@ -1,5 +1,6 @@
 //! The rows that a hypothesis descends from.
 
+use super::ancestors::Ancestors;
 use super::{cpu, cuda};
 use crate::cuda::memory::Block;
 use crate::device::Buffer;
@@ -38,7 +39,7 @@ pub struct Lineage {
 }
 
 enum Data {
-    Host(Vec<Vec<u32>>),
+    Host(Ancestors),
     Gpu(GpuLineage),
 }
 
@@ -60,7 +61,7 @@ impl Lineage {
     /// No hypotheses yet.
     pub fn new(device: &Device, room: Room) -> Self {
         let data = match device.gpu() {
-            None => Data::Host(Vec::new()),
+            None => Data::Host(Ancestors::default()),
             Some(gpu) => Data::Gpu(GpuLineage {
                 room,
                 table: Block::new(gpu, 2 * 4 * room.rows * room.ring()),
@@ -98,8 +99,8 @@ impl Lineage {
         let at = |parent: &u32| *parent as usize;
         self.ages = parents.iter().map(|parent| self.ages[at(parent)]).collect();
         self.parents = parents.iter().map(|parent| self.parents[at(parent)]).collect();
-        if let Data::Host(rows) = &mut self.data {
-            *rows = parents.iter().map(|parent| rows[at(parent)].clone()).collect();
+        if let Data::Host(ancestors) = &mut self.data {
+            ancestors.reorder(parents);
         }
     }
 
@@ -108,8 +109,8 @@ impl Lineage {
         let rows = self.rows() + count;
         self.ages.resize(rows, 0);
         self.parents.resize(rows, 0);
-        if let Data::Host(past) = &mut self.data {
-            past.resize(rows, Vec::new());
+        if let Data::Host(ancestors) = &mut self.data {
+            ancestors.begin(rows);
         }
     }
 
@@ -131,10 +132,10 @@ impl Lineage {
         }
     }
 
-    /// The rows of a hypothesis, one for each of its steps, the newest included.
-    pub(crate) fn past(&self, row: usize) -> &[u32] {
+    /// The rows of the hypotheses, those of the newest step included.
+    pub(super) fn on_host(&self) -> &Ancestors {
         match &self.data {
-            Data::Host(rows) => &rows[row],
+            Data::Host(ancestors) => ancestors,
             Data::Gpu(_) => unreachable!("an op of the CPU was given a lineage of the GPU"),
         }
     }
@@ -168,10 +169,10 @@ impl RunningSum {
 }
 
 impl Tape<'_> {
-    /// Each hypothesis takes a step: its row in the newest matrix is its own index.
+    /// Each hypothesis takes a step.
     pub fn advance(&mut self, lineage: &mut Lineage, rows: usize) {
         match &mut lineage.data {
-            Data::Host(past) => past.iter_mut().enumerate().for_each(|(i, rows)| rows.push(i as u32)),
+            Data::Host(ancestors) => ancestors.advance(),
             Data::Gpu(gpu) => cuda::advance(gpu, rows),
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! | file | what is in it |
 //! |---|---|
+//! | `ancestors` | what hypotheses have left behind on the CPU |
 //! | `lineage` | the rows that a hypothesis descends from; running sums |
 //! | `attention` | one row per hypothesis against a cache, or against encoded sources |
 //! | `memory` | rows that sentences keep for a whole search |
@@ -10,6 +11,7 @@
 //! | `best`, `log_probs` | the best next tokens; whole rows of log-probabilities on the host |
 //! | `cpu`, `cuda` | the implementations |
 
+mod ancestors;
 mod attention;
 mod best;
 mod cpu;

@@ -69,11 +69,13 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
         tape.advance(&mut lineage, rows);
         let own = tape.attention_cached(&qkv, heads, &mut cache, &lineage, Some(&weights));
         let whose = Ids::from_host(device, &(0..rows as u32).map(|row| row % 3).collect::<Vec<_>>());
-        let other = tape.attention_memory(&x, heads, memory.tensor(), &spans, &whose, None);
+        let [first, last] = [0, 1]
+            .map(|part| tape.attention_memory(&x, heads, (memory.tensor(), part), &spans, &whose, None));
         let mean = tape.running_step(&x, &mut sum, &lineage, None);
         let normed = tape.running_step(&x, &mut sum_of_normed, &lineage, Some(norm));
-        let results = [("cached", own.tensor()), ("memory", other.tensor()), ("gate", &mean)];
-        for (name, tensor) in results.into_iter().chain([("normed gate", &normed)]) {
+        let memories = [("memory", first.tensor()), ("other memory", last.tensor())];
+        let results = [("cached", own.tensor()), ("gate", &mean), ("normed gate", &normed)];
+        for (name, tensor) in memories.into_iter().chain(results) {
             outcome.push(Quantity::value(format!("{name} {step}"), d, tensor.to_host()));
         }
         for (i, window) in windows.iter_mut().enumerate() {
@@ -81,7 +83,7 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
             outcome.push(Quantity::value(format!("window {i} {step}"), d, mean.to_host()));
         }
         // A row of the memory changes hands.
-        let new = activations(device, numbers, stream + 2, [1, 2 * d]);
+        let new = activations(device, numbers, stream + 2, [1, 4 * d]);
         tape.put(&mut memory, &new, &Ids::from_host(device, &[9 + step as u32]));
         lineage.count_step();
     }
@@ -106,12 +108,13 @@ fn batch_norm(device: &Device, width: usize) -> (Params, BatchNorm) {
     (params, norm)
 }
 
-/// Keys and values of three sources, one of one token, with room between them.
+/// Keys and values of three sources for two attentions side by side; a source has one token, and there is room between
+/// them.
 fn three_sources(tape: &mut Tape<'_>, numbers: Numbers, width: usize) -> (SlotTensor, Spans) {
     let device = &tape.device().clone();
-    let mut memory = SlotTensor::activations(device, [60, 2 * width]);
+    let mut memory = SlotTensor::activations(device, [60, 4 * width]);
     let rows: Vec<u32> = (9..49).chain([50]).chain(51..58).collect();
-    let values = activations(device, numbers, 1, [rows.len(), 2 * width]);
+    let values = activations(device, numbers, 1, [rows.len(), 4 * width]);
     tape.put(&mut memory, &values, &Ids::from_host(device, &rows));
     let mut spans = Spans::new(device, 3);
     spans.set([(0, 9, 49), (1, 50, 51), (2, 51, 58)]);

@@ -1,7 +1,6 @@
 //! Inputs of gates over a window in search: the mean of the last inputs of each hypothesis.
 
-use std::collections::VecDeque;
-
+use super::ancestors::RowStore;
 use super::lineage::{Lineage, Room};
 use super::{cpu, cuda};
 use crate::device::Buffer;
@@ -14,8 +13,8 @@ pub struct InputWindow {
 }
 
 enum Inputs {
-    /// One matrix `[rows, D]` per step.
-    Host(VecDeque<Tensor>),
+    /// Rows of D values.
+    Host(RowStore),
     /// `[kept, rows, D]`: step s is matrix s mod `kept`.
     Gpu { ring: Buffer, kept: usize },
 }
@@ -27,7 +26,7 @@ impl InputWindow {
         let kept = window.min(room.steps).next_power_of_two();
         let inputs = match device.is_gpu() {
             true => Inputs::Gpu { ring: device.scratch(kept * room.rows * width), kept },
-            false => Inputs::Host(VecDeque::new()),
+            false => Inputs::Host(RowStore::new(width)),
         };
         Self { window, inputs }
     }
@@ -39,12 +38,10 @@ impl Tape<'_> {
     pub fn window_step(&mut self, x: &Var, inputs: &mut InputWindow, lineage: &Lineage) -> Tensor {
         let (mut mean, window) = (self.like(x), inputs.window);
         match &mut inputs.inputs {
-            Inputs::Host(steps) => {
-                steps.push_back(x.tensor().clone());
-                if steps.len() > window {
-                    steps.pop_front();
-                }
-                cpu::window_mean(steps, lineage, x.cols(), &mut mean);
+            Inputs::Host(read) => {
+                let newest = x.tensor().values().chunks_exact(x.cols());
+                read.put(self.device(), lineage.on_host(), newest);
+                cpu::window_mean(read, window, lineage.on_host(), &mut mean, x.cols());
             }
             Inputs::Gpu { ring, kept } => {
                 let ring = cuda::Ring { inputs: ring, kept: *kept, window };

@@ -1,0 +1,198 @@
+//! Buffers of a device: values of the host or of a GPU, whose memory is used again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use super::Device;
+use crate::cuda::memory::{Block, Dtype, Ptr};
+use crate::usage::Usage;
+
+/// Capacities are rounded up to one of eight per doubling, so that batches of slightly different sizes share buffers.
+pub(super) fn size_class(len: usize) -> usize {
+    let step = (len.next_power_of_two() / 16).max(64);
+    len.next_multiple_of(step)
+}
+
+/// Freed buffers by capacity. A training step asks for the same sizes again and again; taking fresh pages from
+/// the system each time costs more than many of the ops.
+#[derive(Default)]
+pub(super) struct Pool {
+    free: Mutex<BTreeMap<usize, Vec<Vec<f32>>>>,
+    pub(super) usage: Usage,
+}
+
+impl Pool {
+    /// A vector of this capacity or up to twice as much, with whatever it held. Batches of ever new sizes, as those of a
+    /// server, would otherwise fill the pool with a vector of every size.
+    pub(super) fn take(&self, capacity: usize) -> Vec<f32> {
+        let mut free = self.free.lock().expect("no op panics while it holds the pool");
+        let reused = free.range_mut(capacity..=2 * capacity).find_map(|(_, alike)| alike.pop());
+        let data = reused.unwrap_or_else(|| {
+            let fresh = Vec::with_capacity(capacity);
+            self.usage.grow(bytes_of(&fresh));
+            fresh
+        });
+        self.usage.take(bytes_of(&data));
+        data
+    }
+
+    pub(super) fn trim(&self) {
+        let mut free = self.free.lock().expect("no op panics while it holds the pool");
+        let bytes: usize = free.values().flatten().map(bytes_of).sum();
+        free.clear();
+        self.usage.shrink(bytes);
+    }
+
+    fn give(&self, data: Vec<f32>) {
+        if data.capacity() > 0 {
+            self.usage.give(bytes_of(&data));
+            let mut free = self.free.lock().expect("no op panics while it holds the pool");
+            free.entry(data.capacity()).or_default().push(data);
+        }
+    }
+}
+
+#[allow(clippy::ptr_arg, reason = "a slice has no capacity")]
+fn bytes_of(data: &Vec<f32>) -> usize {
+    size_of::<f32>() * data.capacity()
+}
+
+/// Exclusively owned values; their memory goes back to the device's pool when dropped.
+pub(crate) enum Buffer {
+    Host(HostBuffer),
+    Gpu(GpuBuffer),
+}
+
+pub(crate) struct HostBuffer {
+    pub(super) data: Vec<f32>,
+    pub(super) pool: Arc<Pool>,
+}
+
+pub(crate) struct GpuBuffer {
+    pub(crate) block: Block,
+    pub(super) len: usize,
+    pub(super) dtype: Dtype,
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        self.pool.give(std::mem::take(&mut self.data));
+    }
+}
+
+impl Buffer {
+    /// Number of values.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Host(host) => host.data.len(),
+            Self::Gpu(gpu) => gpu.len,
+        }
+    }
+
+    /// The values on the host, waiting for the device.
+    pub(crate) fn to_host(&self) -> Vec<f32> {
+        self.range_to_host(0..self.count())
+    }
+
+    /// Some of the values on the host, waiting for the device.
+    pub(crate) fn range_to_host(&self, range: std::ops::Range<usize>) -> Vec<f32> {
+        match self {
+            Self::Host(host) => host.data[range].to_vec(),
+            Self::Gpu(gpu) => match gpu.dtype {
+                Dtype::F32 => {
+                    let mut values = vec![0.0; range.len()];
+                    gpu.block.read(4 * range.start, &mut values);
+                    values
+                }
+                Dtype::Bf16 => {
+                    let mut halves = vec![0u16; range.len()];
+                    gpu.block.read(2 * range.start, &mut halves);
+                    halves.into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect()
+                }
+            },
+        }
+    }
+
+    /// Overwrites values from `at` on with those of the host, rounded to the buffer's type.
+    pub(crate) fn write(&mut self, at: usize, values: &[f32]) {
+        match self {
+            Self::Host(host) => host.data[at..at + values.len()].copy_from_slice(values),
+            Self::Gpu(gpu) => match gpu.dtype {
+                Dtype::F32 => gpu.block.write(4 * at, values),
+                Dtype::Bf16 => {
+                    let halves: Vec<u16> = values.iter().map(|&value| to_bf16(value)).collect();
+                    gpu.block.write(2 * at, &halves);
+                }
+            },
+        }
+    }
+
+    /// Keeps a part of the values, on the CPU, and gives the rest of the memory back.
+    pub(crate) fn keep(&mut self, range: std::ops::Range<usize>) {
+        if let Self::Host(host) = self {
+            let mut kept = host.pool.take(size_class(range.len()));
+            kept.clear();
+            kept.extend_from_slice(&host.data[range]);
+            host.pool.give(std::mem::replace(&mut host.data, kept));
+        }
+    }
+
+    /// Overwrites all values. Large buffers go in pieces, so that little page-locked memory is needed for them.
+    pub(crate) fn write_in_pieces(&mut self, values: &[f32]) {
+        const PIECE: usize = 1 << 18;
+        values.chunks(PIECE).enumerate().for_each(|(i, piece)| self.write(i * PIECE, piece));
+    }
+
+    /// Values of the host on a device, rounded to `dtype`.
+    pub(crate) fn from_host(device: &Device, dtype: Dtype, values: &[f32]) -> Self {
+        let mut buffer = device.scratch_of(dtype, values.len());
+        buffer.write(0, values);
+        buffer
+    }
+
+    /// The type of the values in device memory.
+    pub(crate) fn dtype(&self) -> Dtype {
+        match self {
+            Self::Host(_) => Dtype::F32,
+            Self::Gpu(gpu) => gpu.dtype,
+        }
+    }
+
+    /// The address in device memory.
+    pub(crate) fn ptr(&self) -> Ptr {
+        match self {
+            Self::Host(_) => unreachable!("an op of the GPU was given values of the CPU"),
+            Self::Gpu(gpu) => gpu.block.ptr(),
+        }
+    }
+}
+
+/// Rounds to the nearest bfloat16; of two, to the even one.
+pub(crate) fn to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    if value.is_nan() {
+        // Rounding could carry a NaN over to infinity.
+        return (bits >> 16) as u16 | 0x40;
+    }
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+/// The values themselves, for ops of the CPU.
+impl std::ops::Deref for Buffer {
+    type Target = [f32];
+    fn deref(&self) -> &[f32] {
+        match self {
+            Self::Host(host) => &host.data,
+            Self::Gpu(_) => unreachable!("an op of the CPU was given values of the GPU"),
+        }
+    }
+}
+
+impl std::ops::DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        match self {
+            Self::Host(host) => &mut host.data,
+            Self::Gpu(_) => unreachable!("an op of the CPU was given values of the GPU"),
+        }
+    }
+}
