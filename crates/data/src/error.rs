@@ -134,6 +134,17 @@ pub enum Error {
         folder: PathBuf,
     },
 
+    /// A folder holds texts of other languages.
+    #[error("{}: holds {}, not {wanted}", folder.display(), pairs.join(", "))]
+    OtherPairs {
+        /// The folder.
+        folder: PathBuf,
+        /// Its language pairs.
+        pairs: Vec<String>,
+        /// The pair that is asked for.
+        wanted: String,
+    },
+
     /// A folder holds one text where a parallel text is needed.
     #[error("{}: holds one text, for language models, and no parallel text", folder.display())]
     OneText {
@@ -219,7 +230,16 @@ impl Error {
             Self::BadUtf8 { .. } => vec![Setting::BadUtf8],
             Self::OneText { .. } => vec![Setting::Task],
             Self::ParallelText { .. } => vec![Setting::OnlySource],
-            Self::NoText { .. } | Self::SeveralPairs { .. } => vec![Setting::SourceLang, Setting::TargetLang],
+            Self::NoText { .. } => vec![
+                Setting::Trainpref,
+                Setting::Validpref,
+                Setting::Testpref,
+                Setting::SourceLang,
+                Setting::TargetLang,
+            ],
+            Self::SeveralPairs { .. } | Self::OtherPairs { .. } => {
+                vec![Setting::SourceLang, Setting::TargetLang]
+            }
             Self::Refused { policy, .. } => vec![*policy],
             Self::Options(fault) => fault.settings().to_vec(),
             _ => Vec::new(),

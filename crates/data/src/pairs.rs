@@ -168,6 +168,11 @@ impl ParallelDataset {
         let folder = folder.as_ref();
         files::settle(folder)?;
         let languages = [src, tgt];
+        let pairs = pairs_in(folder)?;
+        if !pairs.is_empty() && !pairs.iter().any(|(from, to)| [from, to] == languages) {
+            let pairs = pairs.iter().map(|(from, to)| format!("{from}-{to}")).collect();
+            return Err(Error::OtherPairs { folder: folder.to_owned(), pairs, wanted: languages.join("-") });
+        }
         let (src_vocab, tgt_vocab) = load_vocabs(folder, src, tgt)?;
         let side = |lang: &str, vocab: &Vocab| {
             let dataset = IndexedDataset::open(side_path(folder, split, [src, tgt], lang))?;
@@ -250,6 +255,9 @@ pub fn detect_languages(folder: impl AsRef<Path>) -> Result<(String, String)> {
 pub(crate) fn pairs_in(folder: &Path) -> Result<Vec<(String, String)>> {
     files::settle(folder)?;
     let mut pairs = Vec::new();
+    if !folder.exists() {
+        return Err(Error::dataset(folder, "there is no such folder"));
+    }
     for entry in fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let entry = entry.map_err(Error::io("list", folder))?;
         let name = entry.file_name().to_string_lossy().into_owned();

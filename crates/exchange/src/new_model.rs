@@ -10,6 +10,7 @@ use mae_model::folder::{self, CONFIG, SOURCE_DICT, TARGET_DICT, WEIGHTS};
 use mae_model::kind::Config;
 use mae_model::lm::folder::DICT;
 
+use crate::import::first_few;
 use crate::layout::Named;
 use crate::tensor::Tensor;
 use crate::{Error, Result};
@@ -161,7 +162,7 @@ impl<'a, C: Config> NewModel<'a, C> {
         }
         match faults.is_empty() {
             true => Ok(Self { config, dictionaries, codes, text: TextRecord::default(), weights }),
-            false => Err(Error::unsupported(path, faults)),
+            false => Err(Error::unsupported(path, first_few(faults))),
         }
     }
 

@@ -14,8 +14,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cache::PieceCache;
 use super::codes::{Codes, Version, without_end};
+use super::counts::WordCounts;
 use super::glossary::Glossaries;
-use super::learn::WordCounts;
 use super::{END_OF_WORD, SEPARATOR, is_margin, words};
 use crate::error::{Error, Result};
 use crate::lines::{BadUtf8, LineReader};

@@ -4,6 +4,7 @@
 //! | room | contents |
 //! |---|---|
 //! | [`codes`] | the merge list and its file |
+//! | [`counts`] | words of a text and their counts |
 //! | [`mod@learn`] | merges from word counts |
 //! | [`apply`] | words into pieces |
 //! | [`glossary`] | words that merges leave alone |
@@ -16,6 +17,7 @@
 pub mod apply;
 pub(crate) mod cache;
 pub mod codes;
+pub mod counts;
 pub mod dropout;
 pub mod glossary;
 pub mod learn;
@@ -23,9 +25,10 @@ pub mod vocabulary;
 
 pub use apply::{Bpe, PieceSet};
 pub use codes::{Codes, Version};
+pub use counts::WordCounts;
 pub use dropout::Dropout;
 pub use glossary::Glossaries;
-pub use learn::{LearnOptions, WordCounts, learn};
+pub use learn::{LearnOptions, learn};
 pub use vocabulary::TokenCounts;
 
 use crate::vocab::is_space;

@@ -22,8 +22,7 @@ pub fn create_folder(path: impl AsRef<Path>) -> Result<()> {
     if path.is_dir() || path.as_os_str().is_empty() {
         return Ok(());
     }
-    // It is a file: the system says so.
-    fs::create_dir(path).map_err(Error::io("create", path))
+    Err(Error::io("create", path)(io::Error::other("a file has this name; name a folder")))
 }
 
 /// A folder that is being filled beside its final place; it is removed if it is dropped.

@@ -106,11 +106,15 @@ impl Search<'_> {
     fn extract(&mut self, source: &mut dyn Read, path: &Path, depth: usize) -> Result<()> {
         let damaged =
             |error: std::io::Error| Error::Io { action: "unpack", path: path.to_owned(), source: error };
+        let no_archive = |error: std::io::Error| {
+            let what = format!("it is not a whole tar archive, plain or compressed ({error})");
+            damaged(std::io::Error::new(error.kind(), what))
+        };
         let mut archive = Archive::new(source);
         // Long names are read here: the library would take names of any length into memory.
         let mut long_name = None;
         for entry in archive.entries().map_err(damaged)?.raw(true) {
-            let mut entry = entry.map_err(damaged)?;
+            let mut entry = entry.map_err(no_archive)?;
             if let Some(name) = long_name_in(&mut entry).map_err(damaged)? {
                 long_name = Some(name);
                 continue;

@@ -34,11 +34,7 @@ pub struct Folder {
 impl Folder {
     /// Opens the folder of a translation model.
     pub fn open(path: &Path) -> Result<Self> {
-        if folder::stored(path)? != folder::Stored::F32 {
-            let fault =
-                "its weights are 8-bit integers; export the model that they were made from".to_owned();
-            return Err(Error::unsupported(&path.join(CONFIG), vec![fault]));
-        }
+        folder::check_full(path)?;
         Ok(Self {
             config: folder::load_config(path)?,
             source: Vocab::load(path.join(SOURCE_DICT))?,

@@ -1,18 +1,18 @@
 //! CTranslate2's model folders: encoder-decoders in float32 or float16.
 
+mod settings;
+
 use std::path::Path;
 
-use mae_model::config::{
-    Activation, DecoderStart, Mixture, ModelConfig, NormOrder, Positions, Sharing, SourceEnd,
-};
-use serde_json::Value;
+use mae_data::TextRecord;
+use mae_model::config::{Activation, DecoderStart, Mixture, ModelConfig, NormOrder, Positions, Sharing};
 
-use super::{Found, same, unknown};
+use self::settings::Settings;
+use super::{Found, expect_file, same, segmentation_in, unknown};
 use crate::ct2::Variables;
-use crate::file::{MappedFile, read_text};
+use crate::file::MappedFile;
 use crate::new_model::{Imported, NewModel, Source};
 use crate::tensor::Dtype;
-use crate::words::Words;
 use crate::{Error, Result, layout, sinusoids};
 
 /// Positions of models that do not store any.
@@ -20,6 +20,7 @@ const POSITIONS: usize = 1024;
 
 /// Reads the folder `from` and writes the model folder `to`.
 pub fn import(from: &Path, to: &Path) -> Result<Imported> {
+    expect_file(from, "model.bin", "a model folder of CTranslate2")?;
     let file = MappedFile::open(&from.join("model.bin"))?;
     let variables = Variables::parse(file.bytes()).map_err(|what| file.fault(what))?;
     let found = Found::new(variables.tensors);
@@ -69,15 +70,19 @@ pub fn import(from: &Path, to: &Path) -> Result<Imported> {
         })
     };
     let parts = (config.clone(), |config: &ModelConfig| layout::translation(config, types));
-    let dictionaries = (dictionaries.into(), None);
-    let model = NewModel::new(from, parts, dictionaries, find)?;
+    let codes = segmentation_in(from)?;
+    let notes = match codes {
+        Some(_) => Vec::new(),
+        None => vec!["text must come in pieces: no BPE codes or SentencePiece models were found".to_owned()],
+    };
+    let model = NewModel::new(from, parts, (dictionaries.into(), codes), find)?;
+    let model = model.of_text(TextRecord::load(from)?);
     found.get("decoder/projection/weight");
     let left = found.unused();
     if !left.is_empty() {
         return Err(Error::unsupported(from, unknown(left)));
     }
-    let note = "text must come in pieces: the folder says nothing about how it was segmented";
-    model.write(to, vec![note.into()])
+    model.write(to, notes)
 }
 
 fn encoder_embedding(found: &Found<'_>) -> &'static str {
@@ -120,106 +125,6 @@ fn parameter<'a>(found: &Found<'a>, name: &str, width: usize) -> Result<Source<'
         Some(part) => Source::Rows(tensor.clone(), part * width..(part + 1) * width),
         None => Source::Whole(tensor.clone()),
     })
-}
-
-/// `config.json`; old folders have none.
-struct Settings {
-    bos: String,
-    eos: String,
-    unk: String,
-    start: String,
-    source_end: SourceEnd,
-    faults: Vec<String>,
-}
-
-impl Settings {
-    fn read(folder: &Path) -> Result<Self> {
-        let path = folder.join("config.json");
-        let json = match path.exists() {
-            true => serde_json::from_str(&read_text(&path)?)
-                .map_err(|e| Error::format(&path, format!("not JSON: {e}")))?,
-            false => Value::Null,
-        };
-        let text = |key: &str, default: &str| json[key].as_str().unwrap_or(default).to_owned();
-        let mut faults = Vec::new();
-        if json["add_source_bos"] == true {
-            faults.push("`add_source_bos` = true is not supported".into());
-        }
-        if json["multi_query_attention"] == true {
-            faults.push("`multi_query_attention` = true is not supported".into());
-        }
-        if json["layer_norm_epsilon"].as_f64().is_some_and(|epsilon| (epsilon - 1e-5).abs() > 1e-9) {
-            faults.push(format!(
-                "`layer_norm_epsilon` = {} is not supported; 1e-5 is",
-                json["layer_norm_epsilon"]
-            ));
-        }
-        let source_end = if json["add_source_eos"] == true { SourceEnd::Mark } else { SourceEnd::None };
-        let bos = text("bos_token", "<s>");
-        Ok(Self {
-            eos: text("eos_token", "</s>"),
-            unk: text("unk_token", "<unk>"),
-            start: text("decoder_start_token", &bos),
-            bos,
-            source_end,
-            faults,
-        })
-    }
-
-    /// The vocabulary of a side, whose file has one of these names.
-    fn words(&self, folder: &Path, names: &[&str]) -> Result<Vocabulary> {
-        for name in names {
-            let path = folder.join(format!("{name}_vocabulary.json"));
-            if path.exists() {
-                let list = serde_json::from_str::<Vec<String>>(&read_text(&path)?);
-                let symbols =
-                    list.map_err(|e| Error::format(&path, format!("not a list of symbols: {e}")))?;
-                return Ok(self.vocabulary(symbols));
-            }
-            let path = folder.join(format!("{name}_vocabulary.txt"));
-            if path.exists() {
-                let text = read_text(&path)?;
-                let symbols = text.strip_suffix('\n').unwrap_or(&text).split('\n');
-                return Ok(
-                    self.vocabulary(symbols.map(|line| line.trim_end_matches('\r').to_owned()).collect())
-                );
-            }
-        }
-        Err(Error::format(folder, format!("holds no vocabulary of the {} side", names[0])))
-    }
-
-    fn vocabulary(&self, symbols: Vec<String>) -> Vocabulary {
-        Vocabulary { symbols, bos: self.bos.clone(), eos: self.eos.clone() }
-    }
-}
-
-/// Symbols of a file.
-struct Vocabulary {
-    symbols: Vec<String>,
-    bos: String,
-    eos: String,
-}
-
-impl Vocabulary {
-    /// The words of `rows` rows of embeddings; the unknown symbol is the last where the file does not have it.
-    fn padded(mut self, rows: usize, unk: &str) -> Result<Words, String> {
-        if self.symbols.len() + 1 == rows && !self.symbols.iter().any(|symbol| symbol == unk) {
-            self.symbols.push(unk.to_owned());
-        }
-        if self.symbols.len() != rows {
-            return Err(format!(
-                "the embeddings have {rows} rows, the vocabulary {} symbols",
-                self.symbols.len()
-            ));
-        }
-        let id = |symbol: &str| self.symbols.iter().position(|known| known == symbol);
-        let pad = id("<blank>").or_else(|| id("<pad>"));
-        let specials = [id(&self.bos), pad, id(&self.eos), id(unk)];
-        match specials[2] {
-            Some(_) => Ok(Words::new(self.symbols, specials, rows)),
-            None => Err(format!("the vocabulary has no end mark `{}`", self.eos)),
-        }
-    }
 }
 
 /// The configuration, but for what is shared.

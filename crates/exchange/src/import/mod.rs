@@ -8,8 +8,47 @@ pub mod fairseq;
 pub mod hf;
 
 use std::collections::BTreeSet;
+use std::path::Path;
+
+use mae_data::bpe::Codes;
+use mae_data::segmentation::{
+    CODES, SENTENCEPIECE, SOURCE_CODES, SOURCE_SENTENCEPIECE, TARGET_CODES, TARGET_SENTENCEPIECE,
+};
+use mae_data::{Segmentation, SentencePiece};
 
 use crate::tensor::{Tensor, Tensors};
+use crate::{Error, Result};
+
+/// BPE codes or SentencePiece models of a folder, under our names or those that others use.
+pub(crate) fn segmentation_in(folder: &Path) -> Result<Option<Segmentation>> {
+    let one = |names: &[&str]| names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
+    let two = |pairs: &[[&str; 2]]| {
+        let paths = pairs.iter().map(|names| names.map(|name| folder.join(name)));
+        paths.into_iter().find(|paths| paths.iter().all(|path| path.is_file()))
+    };
+    if let Some(path) = one(&[CODES, "bpecodes", "code"]) {
+        return Ok(Some(Segmentation::Joint(Codes::load(path)?)));
+    }
+    if let Some([src, tgt]) = two(&[[SOURCE_CODES, TARGET_CODES]]) {
+        return Ok(Some(Segmentation::Separate { src: Codes::load(src)?, tgt: Codes::load(tgt)? }));
+    }
+    if let Some(path) = one(&[SENTENCEPIECE, "sentencepiece.bpe.model"]) {
+        return Ok(Some(Segmentation::SentencePiece(SentencePiece::load(path)?)));
+    }
+    let models = two(&[[SOURCE_SENTENCEPIECE, TARGET_SENTENCEPIECE], ["source.spm", "target.spm"]]);
+    Ok(match models {
+        Some([src, tgt]) => Some(sentencepieces(SentencePiece::load(src)?, SentencePiece::load(tgt)?)),
+        None => None,
+    })
+}
+
+/// The models of both sides, which may be the same.
+pub(crate) fn sentencepieces(src: SentencePiece, tgt: SentencePiece) -> Segmentation {
+    match src == tgt {
+        true => Segmentation::SentencePiece(src),
+        false => Segmentation::SentencePieces { src, tgt },
+    }
+}
 
 /// Tensors of a file of which it is known which ones were used.
 pub(crate) struct Found<'a> {
@@ -57,13 +96,26 @@ pub(crate) fn same(a: &Tensor<'_>, b: &Tensor<'_>) -> bool {
     a.shape() == b.shape() && a.read() == b.read()
 }
 
-/// Complaints about tensors that nothing is known about, at most eight by name.
+/// Complaints about tensors that nothing is known about.
 pub(crate) fn unknown(names: Vec<&str>) -> Vec<String> {
+    let complaint = |name: &str| format!("`{name}` is not a part of the models that are supported");
+    first_few(names.into_iter().map(complaint).collect())
+}
+
+/// The first eight complaints, and the number of the others.
+pub(crate) fn first_few(mut complaints: Vec<String>) -> Vec<String> {
     const MOST: usize = 8;
-    let more = names.len().saturating_sub(MOST);
-    let named = names
-        .iter()
-        .take(MOST)
-        .map(|name| format!("`{name}` is not a part of the models that are supported"));
-    named.chain((more > 0).then(|| format!("and {more} more"))).collect()
+    if let Some(more) = complaints.len().checked_sub(MOST).filter(|more| *more > 0) {
+        complaints.truncate(MOST);
+        complaints.push(format!("and {more} more"));
+    }
+    complaints
+}
+
+/// Returns an error for a folder without a file that all of its kind have.
+pub(crate) fn expect_file(folder: &Path, name: &str, kind: &str) -> Result<()> {
+    match folder.join(name).is_file() {
+        true => Ok(()),
+        false => Err(Error::format(folder, format!("this is not {kind}: there is no {name}"))),
+    }
 }
