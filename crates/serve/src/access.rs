@@ -25,13 +25,15 @@ impl Keys {
         for (number, line) in text.lines().enumerate() {
             let mut words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
             let Some(key) = words.next() else { continue };
-            let limit = match words.next() {
-                None => None,
-                Some(word) => Some(word.parse().map_err(|_| {
-                    fault(format!("line {}: `{word}` is not a number of requests per minute", number + 1))
-                })?),
-            };
-            keys.insert(key.into(), limit);
+            let at = |message: String| fault(format!("line {}: {message}", number + 1));
+            let no_number = |word| at(format!("`{word}` is not a number of requests per minute"));
+            let limit = words.next().map(|word| word.parse().map_err(|_| no_number(word))).transpose()?;
+            if let Some(word) = words.next() {
+                return Err(at(format!("`{word}` comes after a key and its number; write one key per line")));
+            }
+            if keys.insert(key.into(), limit).is_some() {
+                return Err(at("this key is in the file already".into()));
+            }
         }
         if keys.is_empty() {
             return Err(fault("the file holds no key, so nobody could be served".into()));
@@ -84,8 +86,8 @@ impl Limiter {
             window.pop_front();
         }
         let used: u64 = window.iter().map(|(_, cost)| u64::from(*cost)).sum();
-        // A batch larger than the limit takes a whole minute's share.
-        let cost = cost.min(limit);
+        // A batch larger than the limit takes a whole minute's share. A limit of 0 admits nothing.
+        let cost = cost.min(limit).max(1);
         if used + u64::from(cost) > u64::from(limit) {
             let first = window.front().map_or(now, |(at, _)| *at);
             return Err(MINUTE.saturating_sub(now.duration_since(first)));
@@ -108,10 +110,16 @@ mod tests {
         assert_eq!(keys.find("secret"), Some(("secret".into(), None)));
         assert_eq!(keys.find("other"), Some(("other".into(), Some(5))));
         assert_eq!((keys.find("sec"), keys.find("# keys"), keys.find("")), (None, None, None));
-        std::fs::write(&path, "a b\n").unwrap();
-        assert!(Keys::load(&path).unwrap_err().to_string().contains("line 1: `b`"));
-        std::fs::write(&path, "# none\n").unwrap();
-        assert!(Keys::load(&path).unwrap_err().to_string().contains("no key"));
+        for (text, fault) in [
+            ("a b\n", "line 1: `b` is not a number"),
+            ("a 5\nb 6 7\n", "line 2: `7` comes after a key and its number"),
+            ("a 5\nb\na\n", "line 3: this key is in the file already"),
+            ("# none\n", "no key"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let message = Keys::load(&path).unwrap_err().to_string();
+            assert!(message.contains(fault), "{message}");
+        }
     }
 
     #[test]
@@ -125,5 +133,7 @@ mod tests {
         assert!(limiter.admit(&two, 100, 3, at(20)).is_ok());
         assert!(limiter.admit(&one, 2, 3, at(60)).is_ok());
         assert!(limiter.admit(&one, 1, 3, at(61)).is_err());
+        let barred = Client::Key("0".into());
+        assert!(limiter.admit(&barred, 1, 0, at(61)).is_err());
     }
 }

@@ -30,8 +30,8 @@ pub enum Error {
     },
     /// The languages of a translation model are not known.
     #[error(
-        "the languages of {folder} are not known: it has no text.json, and its name holds no pair such as de-en; give it \
-         one (de-en=FOLDER)"
+        "the languages of {folder} are not known: it has no text.json, and its name holds no pair of known \
+         codes, such as de-en; give it one (de-en=FOLDER)"
     )]
     NoLanguages {
         /// The folder.
@@ -49,7 +49,7 @@ pub enum Error {
         name: String,
     },
     /// The address cannot be listened to.
-    #[error("cannot listen to {address}: {source}")]
+    #[error("cannot listen to {address}: {source}; choose another address or port")]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -36,5 +36,5 @@ pub use mae::{Device, SearchOptions};
 
 pub use config::{Access, Batching, Config, Formatting, Limits, LogTexts, ModelSource, Preparation, Proxy};
 pub use error::{Error, Result};
-pub use server::{Listening, Server};
+pub use server::{Listening, OtherLanguages, Server};
 pub use work::batches::Budget;

@@ -19,6 +19,8 @@ use crate::config::{Config, Preparation};
 use crate::error::{Error, Result};
 use crate::log::{Level, Log};
 use crate::metrics::Metrics;
+use crate::registry::TranslationModel;
+use crate::text::languages::canonical;
 use crate::{connection, http};
 
 /// Threads that read requests and write answers; models have threads of their own.
@@ -61,6 +63,17 @@ impl Control {
     }
 }
 
+/// A model that is served for other languages than its folder tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherLanguages {
+    /// Name of the model.
+    pub name: String,
+    /// Source and target language that it is served for.
+    pub served: [String; 2],
+    /// Those of its folder.
+    pub folder: [String; 2],
+}
+
 impl Server {
     /// Loads the models. Events are written to `log`, one JSON object per line.
     pub fn new(config: Config, device: &Device, log: Box<dyn Write + Send>) -> Result<Self> {
@@ -100,6 +113,18 @@ impl Listening {
             registry.translators.iter().filter(|_| self.app.config.preparation == Preparation::Folder);
         let models = models.filter(|model| model.translator.models().tools().is_some());
         models.map(|model| (model.name.clone(), model.translator.text_record().rules.to_string())).collect()
+    }
+
+    /// Models that are served for other languages than their folders tell, with both pairs.
+    pub fn other_languages(&self) -> Vec<OtherLanguages> {
+        let registry = self.app.registry();
+        let other = |model: &Arc<TranslationModel>| {
+            let [from, to] = model.translator.text_record().languages.as_ref()?;
+            let folder = [canonical(from), canonical(to)];
+            let served = [model.source.clone(), model.target.clone()];
+            (folder != served).then(|| OtherLanguages { name: model.name.clone(), served, folder })
+        };
+        registry.translators.iter().filter_map(other).collect()
     }
 
     /// A handle that stops and reloads the server.

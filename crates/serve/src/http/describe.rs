@@ -69,7 +69,7 @@ impl<T: Described> Described for std::collections::BTreeMap<String, T> {
 
 /// One value, or a list of them.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
 pub(crate) enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),
@@ -93,7 +93,7 @@ impl<T> OneOrMany<T> {
 
 /// A number, or its digits, as forms send it.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a number")]
 pub(crate) enum Count {
     Number(f64),
     Digits(String),

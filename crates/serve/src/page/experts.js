@@ -93,6 +93,20 @@ export class Panel {
     return sets.map(([attention, { experts, heads }]) => ({ attention, experts: [...experts], heads: [...heads] }));
   }
 
+  /** Says whether what is shown is about to change. */
+  wait(waits) {
+    this.root.setAttribute("aria-busy", String(waits));
+  }
+
+  /** Keeps the translation of a text with everything on. */
+  keep(text, answer) {
+    this.whole = { text, answer };
+  }
+
+  knows(text) {
+    return this.whole?.text === text;
+  }
+
   clear() {
     this.answer = null;
     this.whole = null;
@@ -101,15 +115,12 @@ export class Panel {
     for (const part of [".alternatives", ".experts"]) this.find(part).hidden = true;
   }
 
-  /** Shows an answer; `whole` is that of the same text with everything on. */
+  /** Shows an answer; where something is off, beside the answer that was kept. */
   show(answer) {
     const off = this.off();
-    const text = answer.sentences.map((sentence) => sentence.source).join("\n");
-    if (off.length === 0) this.whole = { text, answer };
-    else if (this.whole?.text !== text) this.whole = null;
     this.answer = answer;
     this.sentence = Math.min(this.sentence, answer.sentences.length - 1);
-    const before = off.length > 0 ? this.whole?.answer : null;
+    const before = off.length > 0 ? this.whole.answer : null;
     const translation = this.find(".translation");
     translation.replaceChildren(...before ? difference(before.translation, answer.translation) : [answer.translation]);
     this.find(".effect").textContent = before ? this.effect(before, answer) : "";

@@ -24,15 +24,15 @@ async function ask(path, body, signal) {
   };
   const response = await fetch(path, { ...options, signal });
   const answer = await response.json();
+  signal?.throwIfAborted();
   if (!response.ok) throw new Error(answer.error ?? `the server answered ${response.status}`);
   return answer;
 }
 
-/** The translation of a text by a panel's model; with gates unless the text is long. */
-async function translate(panel, signal) {
-  const q = source.value;
+/** The translation of a text by a panel's model, some experts and heads off; with gates unless the text is long. */
+async function translate(panel, q, off, signal) {
   if (q.length <= LONGEST_MAP) {
-    return ask("v1/gates", { q, model: panel.model.id, off: panel.off(), alternatives: 3 }, signal);
+    return ask("v1/gates", { q, model: panel.model.id, off, alternatives: 3 }, signal);
   }
   const [from, to] = panel.model.languages;
   const answer = await ask("translate", { q, source: from, target: to, model: panel.model.id, alternatives: 0 }, signal);
@@ -41,21 +41,30 @@ async function translate(panel, signal) {
   return { translation: answer.translatedText, sentences: [whole], long: true };
 }
 
-/** Asks for a panel's translation, and forgets what was asked before. */
+/** Asks for a panel's translation, and forgets what was asked before. Where something is off, the translation with everything
+ * on is asked for first, unless it is known: the panel shows the difference. */
 async function update(panel) {
   panel.request?.abort();
   panel.request = new AbortController();
   const { signal } = panel.request;
-  if (source.value.trim() === "") {
-    panel.clear();
-    return;
-  }
+  const text = source.value;
+  const off = panel.off();
+  panel.wait(true);
   try {
-    panel.show(await translate(panel, signal));
+    if (text.trim() === "") {
+      panel.clear();
+    } else {
+      if (off.length > 0 && !panel.knows(text)) panel.keep(text, await translate(panel, text, [], signal));
+      const answer = await translate(panel, text, off, signal);
+      if (off.length === 0) panel.keep(text, answer);
+      panel.show(answer);
+    }
     element("status").textContent = "";
   } catch (error) {
     if (error.name !== "AbortError") element("status").textContent = error.message;
   }
+  // Whoever broke the request off waits for its own.
+  if (!signal.aborted) panel.wait(false);
 }
 
 function updateAll() {
@@ -96,6 +105,7 @@ async function start() {
 }
 
 source.addEventListener("input", () => {
+  panels.forEach((panel) => panel.wait(true));
   clearTimeout(timer);
   timer = setTimeout(updateAll, PAUSE);
 });

@@ -116,6 +116,7 @@ impl<J: Send + 'static, V: Send + 'static> Worker<J, V> {
                 let label = label.clone();
                 move |number| format!("{label} {number}")
             })
+            .spawn_handler(mae::engine::cpu::threads::start)
             .build()
             .map_err(std::io::Error::other)?;
         let thread = std::thread::Builder::new().name(label).spawn(move || pool.install(|| run(&own)))?;
