@@ -1,6 +1,7 @@
 //! Arguments from Python: devices, number types, texts, experts.
 
 use mae::{ComputeType, Device, ExpertChoice, Numbers, TextForm};
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -99,6 +100,18 @@ impl Texts {
             Self::One(text) => (vec![text], true),
             Self::Many(texts) => (texts, false),
         }
+    }
+}
+
+/// Results for Python: that of a single text, or a list.
+pub fn one_or_all<'py, T: IntoPyObject<'py>>(
+    py: Python<'py>,
+    mut found: Vec<T>,
+    single: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    match single {
+        true => found.remove(0).into_bound_py_any(py),
+        false => found.into_bound_py_any(py),
     }
 }
 

@@ -83,11 +83,8 @@ impl LanguageModel {
         let options = ScoreOptions { context, experts: arguments::experts(experts)?, seed };
         let (lines, single) = text.split();
         let found = py.detach(|| self.model.score(&lines, &options)).map_err(exception)?;
-        let mut found: Vec<ScoredLine> = found.into_iter().map(ScoredLine).collect();
-        if single {
-            return Ok(found.remove(0).into_pyobject(py)?.into_any());
-        }
-        found.into_pyobject(py)
+        let found: Vec<ScoredLine> = found.into_iter().map(ScoredLine).collect();
+        arguments::one_or_all(py, found, single)
     }
 
     /// Continues a text until the model ends the line or it has max_len new tokens. A list of texts gives a list.
@@ -114,11 +111,8 @@ impl LanguageModel {
         let options = ContinueOptions { max_len, sampling, temperature, seed, unknown };
         let (prompts, single) = text.split();
         let found = py.detach(|| self.model.continue_texts(&prompts, 1, &options)).map_err(exception)?;
-        let mut found: Vec<Continuation> = found.into_iter().flatten().map(Continuation::from).collect();
-        if single {
-            return Ok(found.remove(0).into_pyobject(py)?.into_any());
-        }
-        found.into_pyobject(py)
+        let found: Vec<Continuation> = found.into_iter().flatten().map(Continuation::from).collect();
+        arguments::one_or_all(py, found, single)
     }
 
     /// Continues a text token by token: an iterator of WrittenTokens. Options are those of `continue_text`.

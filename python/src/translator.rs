@@ -135,11 +135,8 @@ impl Translator {
             Some(Texts::One(prefix)) => Some(vec![prefix; lines.len()]),
             Some(Texts::Many(prefixes)) => Some(prefixes),
         };
-        let mut found = self.run(py, lines, prefixes, options)?;
-        if single {
-            return Ok(found.remove(0).into_pyobject(py)?.into_any());
-        }
-        found.into_pyobject(py)
+        let found = self.run(py, lines, prefixes, options)?;
+        arguments::one_or_all(py, found, single)
     }
 
     /// Translates the lines of an iterable as they come, `batch` lines at a time; yields Translations. A file can be of any
@@ -188,11 +185,7 @@ impl Translator {
         let found =
             py.detach(|| self.model.score(&lines, &translations, form, experts)).map_err(exception)?;
         let arrays = found.into_iter().map(|values| array(py, &[values.len()], values));
-        let mut arrays: Vec<Bound<'py, PyAny>> = arrays.collect::<PyResult<_>>()?;
-        if single {
-            return Ok(arrays.remove(0));
-        }
-        arrays.into_pyobject(py)
+        arguments::one_or_all(py, arrays.collect::<PyResult<Vec<_>>>()?, single)
     }
 
     /// The device that computes.

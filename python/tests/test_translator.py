@@ -1,7 +1,9 @@
 """Translators: the program's results, threads, forks, bad input."""
 
+import json
 import os
 import re
+import shutil
 import threading
 
 import numpy as np
@@ -71,6 +73,44 @@ def test_scores_of_given_translations(translator):
     assert [len(values) for values in translator.score(["one", "two"], ["eins", "zwei eins"])] == [2, 3]
 
 
+def test_a_model_knows_its_languages_and_the_rules_of_its_text(translator, trained, sources, place):
+    assert translator.languages == ("en", "de") and translator.text_rules == "none"
+    # A model that says a comma for nine, and reads words in lower case and apart from punctuation.
+    folder = place / "rules"
+    shutil.copytree(trained.model, folder)
+    dictionary = folder / "dict.tgt.txt"
+    dictionary.write_text(re.sub("^neun ", ", ", dictionary.read_text(), flags=re.M))
+    rules = {"tokenize": "moses", "lowercase": True}
+    record = {"format": 1, "source_lang": "fr", "target_lang": "en", "rules": rules}
+    (folder / "text.json").write_text(json.dumps(record))
+    ruled = mae_mt.Translator(folder, device="cpu")
+    assert ruled.languages == ("fr", "en") and ruled.text_rules == "tokenised (Moses), lower case"
+
+    found = zip(sources, translator.translate(sources))
+    line, tokens = next((line, found.text) for line, found in found if " neun " in found.text)
+    tokens = tokens.replace("neun", ",")
+    plain = tokens.replace(" ,", ",")
+    assert ruled.translate(line.upper()).text == plain
+    assert ruled.translate(line, tokenized=True).text == tokens
+    # Without the rules, capitals are words that the model does not know.
+    unknown = " ".join("?" for _ in line.split())
+    capitals = ruled.translate(line.upper(), tokenized=True).text
+    assert capitals == ruled.translate(unknown, tokenized=True).text
+    for tokenized, wanted in ((False, plain), (True, tokens)):
+        found = ruled.translate_iterable([f"{line}\n"], tokenized=tokenized)
+        assert [translation.text for translation in found] == [wanted]
+    scores = ruled.score(line.upper(), plain.upper())
+    np.testing.assert_array_equal(scores, ruled.score(line, tokens, tokenized=True))
+    assert len(ruled.score(line, plain, tokenized=True)) == len(plain.split()) + 1
+
+    # An old folder, or one of another program, tells nothing.
+    (folder / "text.json").unlink()
+    assert mae_mt.Translator(folder, device="cpu").languages is None
+    (folder / "text.json").write_text(json.dumps({**record, "target_lang": "klingon"}))
+    with pytest.raises(mae_mt.Error, match="text.json: no rules for the language `klingon`"):
+        mae_mt.Translator(folder, device="cpu")
+
+
 def test_threads_share_a_translator(translator, sources):
     wanted = [found.text for found in translator.translate(sources[:100])]
     results: dict[int, list[str]] = {}
@@ -113,8 +153,6 @@ def test_a_very_long_line_is_cut_and_that_is_said(translator):
 
 
 def test_a_folder_may_vanish_once_a_model_is_loaded(trained, place):
-    import shutil
-
     shutil.copytree(trained.model, place / "copy")
     translator = mae_mt.Translator(place / "copy", device="cpu")
     shutil.rmtree(place / "copy")

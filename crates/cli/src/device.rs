@@ -7,6 +7,11 @@ use mae_engine::cuda::compile::cache_folder;
 use mae_engine::{ComputeType, Device, Numbers};
 use mae_model::folder::for_inference;
 
+/// `1 thread`, `2 threads`, …
+pub fn threads_in_words(count: usize) -> String {
+    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
+}
+
 /// Flags of every command that computes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DeviceArgs {
@@ -107,10 +112,11 @@ fn note_once(note: &str) {
     if memory.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).as_deref() == Some(note) {
         return;
     }
-    eprintln!("mae: {note} (MAE_DEVICE=cpu or --device cpu chooses it; this note is not repeated)");
-    if let Some(file) = memory {
-        // Without a cache folder the note comes again.
+    let is_remembered = memory.is_some_and(|file| {
         file.parent().map(std::fs::create_dir_all);
-        std::fs::write(file, note).ok();
-    }
+        std::fs::write(file, note).is_ok()
+    });
+    // Without a cache folder the note comes again.
+    let once = if is_remembered { "; this note is not repeated" } else { "" };
+    eprintln!("mae: {note} (MAE_DEVICE=cpu or --device cpu chooses it{once})");
 }

@@ -10,6 +10,7 @@ mod examples;
 mod exit;
 mod fairseq;
 mod faults;
+mod lm_text;
 mod model_arg;
 mod names;
 mod outputs;
@@ -25,6 +26,7 @@ use std::io::Write;
 use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use mae_engine::cpu::threads;
 
 use exit::ExitCode;
 pub use studies::record::commit;
@@ -181,7 +183,7 @@ fn ignore_file_size_signal() {
 }
 
 fn start(cli: Cli) -> anyhow::Result<ExitCode> {
-    start_threads(cli.threads.or_else(training::ranks::share_of_cores))?;
+    start_threads(cli.threads())?;
     match cli.command {
         // The server waits on threads of its own: those of the pool compute.
         command @ Command::Serve(_) => run_command(command),
@@ -190,23 +192,35 @@ fn start(cli: Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
+impl Cli {
+    /// The number of threads that was asked for, and the flag that asked.
+    fn threads(&self) -> Option<(&'static str, usize)> {
+        let workers = match &self.command {
+            Command::Preprocess(args) => args.workers(),
+            _ => None,
+        };
+        let threads = self.threads.map(|threads| ("--threads", threads));
+        threads.or(workers.map(|workers| ("--workers", workers)))
+    }
+}
+
 /// Most threads: more than any machine has cores, and few enough to start at once.
 const MOST_THREADS: usize = 4096;
 
 /// Starts the threads that compute.
-fn start_threads(threads: Option<usize>) -> anyhow::Result<()> {
-    if let Some(threads) = threads {
-        anyhow::ensure!(threads > 0, "--threads 0: at least one thread is needed");
-        anyhow::ensure!(
-            threads <= MOST_THREADS,
-            "--threads {threads}: {MOST_THREADS} is the most there can be"
-        );
+fn start_threads(asked: Option<(&str, usize)>) -> anyhow::Result<()> {
+    if let Some((flag, threads)) = asked {
+        anyhow::ensure!(threads > 0, "{flag} 0: at least one thread is needed");
+        anyhow::ensure!(threads <= MOST_THREADS, "{flag} {threads}: {MOST_THREADS} is the most there can be");
     }
+    let threads = asked.map(|(_, threads)| threads).or_else(training::ranks::share_of_cores);
     // Without a number, all cores.
-    rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).build_global().map_err(|error| {
+    let pool =
+        rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0)).spawn_handler(threads::start);
+    pool.build_global().map_err(|error| {
         anyhow::anyhow!(
-            "cannot start the threads that compute: {error}; ask for fewer with --threads, or raise the limit of \
-             processes (ulimit -u)"
+            "cannot start the threads that compute: {error}; ask for fewer with --threads, or raise the limits of \
+             processes (ulimit -u) and memory (ulimit -v)"
         )
     })
 }

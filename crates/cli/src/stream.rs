@@ -8,6 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use mae_data::{AsideFile, BadUtf8, LineReader};
 use rayon::prelude::*;
 
+use crate::outputs::check_apart;
+
 /// Lines that are read, processed and written together.
 const CHUNK: usize = 1 << 13;
 
@@ -43,6 +45,8 @@ pub fn map_numbered_lines(
     what: &'static str,
     work: impl Fn(u64, &str) -> mae_data::Result<String> + Sync,
 ) -> anyhow::Result<()> {
+    let inputs: Vec<&Path> = files.files.iter().map(PathBuf::as_path).collect();
+    check_apart(&files.output.as_deref().into_iter().collect::<Vec<_>>(), &inputs)?;
     let mut earlier_files = 0;
     let mut out = Output::open(files.output.as_deref())?;
     let bar = spinner(what, files.output.is_none() && io::stdout().is_terminal());

@@ -21,10 +21,10 @@ use mae_train::run::recorded_keys;
 use mae_train::validate::untrained_gates;
 use serde::Serialize;
 
-use super::eval_lm::BlockArgs;
 use crate::data_arg::DataArg;
 use crate::device::DeviceArgs;
 use crate::exit::ExitCode;
+use crate::lm_text::BlockArgs;
 use crate::model_arg::model_folder;
 use crate::outputs::{check_place, unless_nobody_reads};
 use crate::page::{self, page};

@@ -12,10 +12,10 @@ use mae_translate::{
 };
 use serde_json::json;
 
-use super::eval_lm::load;
 use super::generate::input::all_lines;
 use crate::device::InferenceArgs;
 use crate::exit::ExitCode;
+use crate::lm_text::load;
 use crate::model_arg::model_folder;
 use crate::outputs::unless_nobody_reads;
 

@@ -10,16 +10,16 @@ use mae_model::batches::TextLoss;
 use mae_model::convert::{
     Conversion, ConversionFault, Converted, Convertible, Fold, Ranking, Removal, Removed, convert,
 };
-use mae_model::folder::{ModelFolder, Task, task};
+use mae_model::folder::{ModelFolder, Task, check_full, task};
 use mae_model::lm::LmFolder;
 use mae_model::{Config, groups};
 use serde::Serialize;
 
-use super::eval_lm::{Source, load};
 use super::validate::open_split;
 use crate::data_arg::data_bin;
 use crate::device::DeviceArgs;
 use crate::exit::ExitCode;
+use crate::lm_text::{Source, load};
 use crate::model_arg::model_folder;
 use crate::outputs::check_model_place;
 
@@ -131,6 +131,7 @@ struct Report {
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
     check_model_place("--out", &args.out, &[&args.model])?;
+    check_full(&args.model)?;
     let report = match task(&args.model)? {
         Task::Translation => translation(&args)?,
         Task::LanguageModeling => language(&args)?,

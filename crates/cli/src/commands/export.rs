@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use mae_data::ParallelDataset;
 use mae_data::pairs::detect_languages;
 use mae_exchange::export::{self, Folder, HeadWeights};
 
+use crate::data_arg::data_bin;
 use crate::device::DeviceArgs;
 use crate::exit::ExitCode;
 use crate::model_arg::model_folder;
@@ -103,7 +104,7 @@ impl Languages {
 pub fn run(args: Args) -> Result<ExitCode> {
     let (out, format) = match &args.format {
         Format::Ct2(model) => {
-            let (folder, heads) = model.open()?;
+            let (folder, heads) = model.open_plain()?;
             export::ct2::export(&folder, &heads, &model.out)?;
             (&model.out, "CTranslate2, float32")
         }
@@ -113,7 +114,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             (&model.out, "ONNX, operator set 17, float32")
         }
         Format::Hf { model, languages } => {
-            let (folder, heads) = model.open()?;
+            let (folder, heads) = model.open_plain()?;
             let kind = export::hf::export(&folder, &heads, languages.names(&folder), &model.out)?;
             let name = match kind {
                 export::hf::Kind::Fsmt => "FSMTForConditionalGeneration",
@@ -122,7 +123,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             (&model.out, name)
         }
         Format::Fairseq { model, languages } => {
-            let (folder, heads) = model.open()?;
+            let (folder, heads) = model.open_plain()?;
             export::fairseq::export(&folder, &heads, languages.names(&folder), &model.out)?;
             (&model.out, "fairseq")
         }
@@ -132,13 +133,26 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 impl Model {
+    /// The model for a format without gates.
+    fn open_plain(&self) -> Result<(Folder, HeadWeights)> {
+        let (folder, heads) = self.open()?;
+        ensure!(
+            heads != HeadWeights::Ones || !folder.config().mixture.system.is_gated(),
+            "{} has gates, which this format cannot hold: --expert N exports one expert, --mean-gates DATA the mean \
+             gates on a data set; `mae export onnx` keeps gates",
+            self.model.display()
+        );
+        Ok((folder, heads))
+    }
+
     fn open(&self) -> Result<(Folder, HeadWeights)> {
         let folder = Folder::open(&self.model)?;
         let heads = match (&self.expert, &self.mean_gates) {
             (Some(expert), _) => export::expert(&folder, *expert)?,
             (None, Some(data)) => {
-                let (from, to) = detect_languages(data)?;
-                let pairs = ParallelDataset::open(data, "valid", &from, &to)?;
+                let data = data_bin(data);
+                let (from, to) = detect_languages(&data)?;
+                let pairs = ParallelDataset::open(&data, "valid", &from, &to)?;
                 let (heads, cost) = export::mean_gates(&folder, &pairs, &self.device.open()?)?;
                 println!(
                     "mean gates on {} tokens: {:.4} bits per token, {:.4} with gates: they cost {:.4}",

@@ -1,7 +1,7 @@
 //! `mae generate`: translations of a test set or of text, and scores of given translations.
 
 pub(super) mod args;
-pub(super) mod input;
+pub mod input;
 pub(super) mod notes;
 pub(super) mod output;
 pub(super) mod translate;

@@ -79,11 +79,24 @@ pub fn run(args: Args) -> Result<ExitCode> {
             let beside =
                 checkpoint.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let dicts = dicts.unwrap_or_else(|| beside.to_owned());
+            ensure!(
+                !checkpoint.is_file() || has_dictionaries(&dicts),
+                "{} holds no dictionaries (dict.LANG.txt, or dict.txt of a language model); --dicts DIR names the folder \
+                 that does, such as the data-bin of the checkpoint",
+                dicts.display()
+            );
             (import::fairseq::import(&checkpoint, &dicts, &out)?, out)
         }
     };
     report(&out, &imported);
     Ok(ExitCode::SUCCESS)
+}
+
+fn has_dictionaries(folder: &Path) -> bool {
+    let is_dictionary = |name: &str| name.starts_with("dict.") && name.ends_with("txt");
+    std::fs::read_dir(folder).is_ok_and(|mut entries| {
+        entries.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_dictionary)))
+    })
 }
 
 /// Refuses to replace a folder that holds anything.

@@ -198,6 +198,11 @@ impl From<OnLine> for LinePolicy {
 }
 
 impl Args {
+    /// Threads that --workers asks for. fairseq's default, 1, and its 0 say nothing about this machine.
+    pub fn workers(&self) -> Option<usize> {
+        self.workers.filter(|&workers| workers > 1)
+    }
+
     fn segmentation(&self) -> BpeSource {
         if let Some(path) = &self.tokenizer {
             return BpeSource::Tokenizer(path.clone());
@@ -265,12 +270,7 @@ impl Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let options = args.options()?;
     let mut stages = Stages::new(args.quiet);
-    let mut work = || preprocess(&options, |progress| show(&mut stages, progress));
-    let done = match args.workers {
-        // fairseq's default, 1, and its 0 say nothing about this machine.
-        None | Some(0 | 1) => work(),
-        Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads).build()?.install(work),
-    };
+    let done = preprocess(&options, |progress| show(&mut stages, progress));
     stages.finish();
     let report = done?;
     let mut out = std::io::stdout().lock();

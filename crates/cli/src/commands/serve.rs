@@ -1,14 +1,14 @@
 //! `mae serve`: models behind the HTTP interfaces that clients know.
 
 use std::io::{IsTerminal, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use mae_serve::{
-    Access, Batching, Budget, Config, Formatting, Limits, LogTexts, ModelSource, Preparation, Proxy,
-    SearchOptions, Server,
+    Access, Batching, Budget, Config, Formatting, Limits, LogTexts, ModelSource, OtherLanguages, Preparation,
+    Proxy, SearchOptions, Server,
 };
 
 use crate::device::InferenceArgs;
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(required = true, value_name = "MODEL")]
     models: Vec<ModelSource>,
     /// Address to listen on; others than this machine can reach 0.0.0.0
-    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS", value_parser = host)]
     host: IpAddr,
     /// Port to listen on; 0 chooses a free one
     #[arg(long, default_value_t = 5000)]
@@ -53,9 +53,9 @@ pub struct Args {
     /// File with API keys, one per line, each with its requests per minute if they differ from --req-limit
     #[arg(long, value_name = "FILE")]
     api_keys: Option<PathBuf>,
-    /// Requests per minute of a key or an address [default: no limit]
-    #[arg(long, value_name = "N")]
-    req_limit: Option<u32>,
+    /// Requests per minute of a key or an address; 0: no limit
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    req_limit: u32,
     /// Take clients' addresses from X-Forwarded-For, which the proxy in front of the server writes
     #[arg(long)]
     behind_proxy: bool,
@@ -105,12 +105,12 @@ enum BatchingArg {
 /// Limits of requests and connections.
 #[derive(clap::Args)]
 struct LimitArgs {
-    /// Characters of each text [default: no limit]
-    #[arg(long, value_name = "N")]
-    char_limit: Option<usize>,
-    /// Texts of a request [default: no limit]
-    #[arg(long, value_name = "N")]
-    batch_limit: Option<usize>,
+    /// Characters of each text; 0: no limit
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    char_limit: usize,
+    /// Texts of a request; 0: no limit
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    batch_limit: usize,
     /// Alternatives of a translation
     #[arg(long, default_value_t = Limits::default().alternatives, value_name = "N")]
     alternatives_limit: usize,
@@ -149,15 +149,16 @@ impl LimitArgs {
             (self.batch_sentences, "--batch-sentences"),
             (self.batch_tokens, "--batch-tokens"),
             (self.max_connections, "--max-connections"),
+            (self.timeout as usize, "--timeout"),
         ] {
             ensure!(value > 0, "{flag} 0: nothing could be served");
         }
         let wait = Duration::try_from_secs_f64(self.max_wait)
             .with_context(|| format!("--max-wait {}: this is no time", self.max_wait))?;
         Ok(Limits {
-            body: self.max_body << 10,
-            characters: self.char_limit,
-            batch: self.batch_limit,
+            body: self.max_body.saturating_mul(1 << 10),
+            characters: (self.char_limit > 0).then_some(self.char_limit),
+            batch: (self.batch_limit > 0).then_some(self.batch_limit),
             alternatives: self.alternatives_limit,
             queue: self.max_queue,
             wait,
@@ -191,7 +192,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             BatchingArg::Waiting => Batching::Waiting,
         },
         limits: args.limits.limits()?,
-        access: Access { keys: args.api_keys, per_minute: args.req_limit, proxy },
+        access: Access {
+            keys: args.api_keys,
+            per_minute: (args.req_limit > 0).then_some(args.req_limit),
+            proxy,
+        },
         preparation: match (args.moses, args.tokenized) {
             (true, _) => Preparation::Moses,
             (false, true) => Preparation::Tokenised,
@@ -213,6 +218,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if server.is_open_to_all() {
         warn("everybody who reaches this address can use the models: no API keys are asked for (--api-keys)");
     }
+    for OtherLanguages { name, served, folder } in server.other_languages() {
+        warn(&format!(
+            "{name}: its folder has a model from {} to {}; by its name it is asked to translate from {} to {}",
+            folder[0], folder[1], served[0], served[1]
+        ));
+    }
     for (name, rules) in server.rules() {
         eprintln!(
             "mae: {name}: texts go through the rules of its folder ({rules}); --tokenized leaves this out"
@@ -221,6 +232,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     println!("http://{}", server.address());
     server.run()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads an address.
+fn host(text: &str) -> Result<IpAddr, &'static str> {
+    match text {
+        "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        _ => text.parse().map_err(|_| {
+            "expected the IP address of a network interface, such as 127.0.0.1 (this machine alone) or 0.0.0.0 (all)"
+        }),
+    }
 }
 
 /// Prints a warning, in red on a terminal.

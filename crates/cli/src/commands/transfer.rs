@@ -83,7 +83,8 @@ pub struct Args {
     /// Methods to run, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     methods: Vec<String>,
-    /// Fractions of the training set in per cent, separated by commas.
+    /// Fractions of the training set in per cent, above 0 and at most 100, separated by commas [default: those of the
+    /// plan; the paper's are 5,10,25,50,75,100].
     #[arg(long, value_delimiter = ',', value_name = "PERCENT")]
     fractions: Vec<f64>,
     /// Seeds of training and of the fractions, separated by commas.

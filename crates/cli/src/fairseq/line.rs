@@ -1,5 +1,11 @@
 //! A command line taken apart.
 
+use std::path::Path;
+
+use mae_model::folder::Task;
+use mae_model::lm::folder::DICT;
+use mae_train::Recipe;
+
 use super::Written;
 use super::list::{self, Values};
 use super::rule::{self, Answer, Rule};
@@ -91,10 +97,24 @@ impl Line {
         self.written == Written::ForFairseq
     }
 
-    /// Returns whether it is about a language model.
+    /// Returns whether it is about a language model: by its task, its architecture, our recipe, or the data.
     pub fn is_language_model(&self) -> bool {
-        self.value("--task") == Some("language_modeling")
-            || self.value("--arch").is_some_and(|arch| arch.starts_with("transformer_lm"))
+        if let Some(task) = self.value("--task") {
+            return task == "language_modeling";
+        }
+        if let Some(arch) = self.value("--arch") {
+            return arch.starts_with("transformer_lm");
+        }
+        match self.recipe() {
+            Some(name) => Recipe::load(name).is_ok_and(|recipe| recipe.task() == Task::LanguageModeling),
+            None => self.words.iter().any(|word| Path::new(word).join(DICT).is_file()),
+        }
+    }
+
+    /// The recipe of our own flag.
+    fn recipe(&self) -> Option<&str> {
+        let at = self.words.iter().position(|word| word == "--recipe" || word.starts_with("--recipe="))?;
+        self.words[at].strip_prefix("--recipe=").or_else(|| self.words.get(at + 1).map(String::as_str))
     }
 
     /// Sets the model, which our commands take first.

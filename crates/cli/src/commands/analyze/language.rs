@@ -5,7 +5,7 @@ use mae_eval::analysis::one_expert::evaluate_text;
 use mae_eval::analysis::text::{Text, analyse_text};
 
 use super::{Args, Found, importance};
-use crate::commands::eval_lm::{Opened, Source, load};
+use crate::lm_text::{Opened, Source, load};
 use crate::progress;
 
 /// Everything there is to find.

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::device::threads_in_words;
+
 /// One measurement.
 #[derive(Serialize)]
 pub struct Measurement<'a> {
@@ -44,7 +46,10 @@ pub fn report(m: &Measurement<'_>, tokens: &str, json: bool) {
         println!("{}", serde_json::to_string(m).expect("measurements can be written as JSON"));
         return;
     }
-    let threads = if m.device == "cpu" { format!(", {} threads", m.threads) } else { String::new() };
+    let threads = match m.device {
+        "cpu" => format!(", {}", threads_in_words(m.threads)),
+        _ => String::new(),
+    };
     println!(
         "{} {} step, {}{threads}: {:.2} ms/update, {:.0} {tokens}/s ({:.0} tokens/update); \
          {:.2} TFLOP/update in products, {:.1} TFLOP/s",

@@ -9,6 +9,7 @@ use mae_engine::suite::speed;
 use mae_engine::{Device, Numbers, Result};
 use serde::Serialize;
 
+use crate::device::threads_in_words;
 use crate::exit::ExitCode;
 
 /// Everything that the command prints.
@@ -140,7 +141,8 @@ fn measure() -> Result<Measured> {
 fn print(machine: &Machine) {
     let (cpu, line) = (&machine.cpu, |what: &str, text: String| println!("{what:18} {text}"));
     let products = format!("products with {}", cpu.instructions);
-    line("CPU", format!("{} threads, {products}, {:.0} GFLOP/s", cpu.threads, cpu.gflop_per_s));
+    let threads = threads_in_words(cpu.threads);
+    line("CPU", format!("{threads}, {products}, {:.0} GFLOP/s", cpu.gflop_per_s));
     for Library { name, purpose, path } in &machine.libraries {
         let place = path.as_ref().map_or("not found".into(), |path| path.display().to_string());
         line(name, format!("{place} ({purpose})"));

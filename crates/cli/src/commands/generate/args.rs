@@ -240,7 +240,7 @@ pub struct OutputArgs {
     jsonl: bool,
     /// In the JSON also the gates: for each attention by name the probabilities of its experts (sigmoid gates: the weights
     /// of its heads), of the decoder's a list per target token
-    #[arg(long, requires = "jsonl")]
+    #[arg(long)]
     pub gates: bool,
 }
 
@@ -258,6 +258,9 @@ impl OutputArgs {
                 "--plain gives one line per sentence, --nbest {} more; leave one of them out",
                 search.nbest
             );
+        }
+        if self.gates && !self.jsonl {
+            bail!("--gates are part of the JSON; give --jsonl, too");
         }
         if self.gates && models.named().count() > 1 {
             bail!("--gates shows the gates of one model; give one, not an ensemble");

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::peer::{Flags, Line, Output};
 use super::shapes::{Shape, random_sentence};
 use super::steps::median;
-use crate::device::DeviceArgs;
+use crate::device::{DeviceArgs, threads_in_words};
 use peer_files::PeerFiles;
 
 const EXAMPLES: &str = "\
@@ -116,7 +116,7 @@ pub fn run(args: Args) -> Result<()> {
         None => None,
     };
     let mut cells = args.cells(&device);
-    for round in 0..args.rounds {
+    for _ in 0..args.rounds {
         for variant in &args.variants {
             let config = args.shape.config(variant)?.model;
             let positions = config.max_positions;
@@ -129,7 +129,7 @@ pub fn run(args: Args) -> Result<()> {
                 let model = args.model(&config, &device, compute)?;
                 let own = cells.iter_mut().filter(|c| c.variant == variant && c.compute == compute);
                 for cell in own {
-                    cell.own.push(args.measure(&model, &sources, cell.batch, cell.beam, round == 0)?);
+                    cell.own.push(args.measure(&model, &sources, cell.batch, cell.beam)?);
                 }
             }
         }
@@ -191,22 +191,15 @@ impl Args {
     }
 
     /// Target tokens per second.
-    fn measure(
-        &self,
-        model: &Translator,
-        sources: &[Vec<u32>],
-        batch: usize,
-        beam: usize,
-        first: bool,
-    ) -> Result<f64> {
+    fn measure(&self, model: &Translator, sources: &[Vec<u32>], batch: usize, beam: usize) -> Result<f64> {
         // The end mark is neither allowed earlier nor left out later: every translation has the same length.
         let (min_len, max_len_b) = (self.length - 1, self.length - 1);
         let options = SearchOptions { beam, min_len, max_len_b, ..SearchOptions::default() };
         let mut searcher = Searcher::new(model, &options, &ExpertMode::Mix)?;
         let count = if batch == 1 { sources.len().div_ceil(4) } else { sources.len() };
         let batches: Vec<PackedBatch> = sources[..count].chunks(batch).map(pack).collect();
-        // A GPU runs steps of a kind once op by op and captures them the second time.
-        for _ in 0..if model.params().device().is_gpu() { 2 } else { usize::from(first) } {
+        // Models are new in every round. A GPU runs steps of a kind once op by op and captures them the second time.
+        for _ in 0..if model.params().device().is_gpu() { 2 } else { 1 } {
             searcher.search(&batches[0])?;
         }
         let (begun, mut tokens) = (Instant::now(), 0);
@@ -259,13 +252,14 @@ impl Args {
             return;
         }
         let kind = if m.beam == 1 { "greedy".to_owned() } else { format!("beam {}", m.beam) };
+        let threads = threads_in_words(m.threads);
         let peer = match (m.peer_tokens_per_s, m.ratio_to_peer) {
             (Some(peer), Some(ratio)) => format!("; peer {peer:.0}, ratio {ratio:.2}"),
             _ => String::new(),
         };
         println!(
-            "{} {kind}, batches of {}, {} {}, {} threads: {:.1} sentences/s, {:.0} target tokens/s{peer}",
-            m.variant, m.batch, m.device, m.compute_type, m.threads, m.sentences_per_s, m.tokens_per_s
+            "{} {kind}, batches of {}, {} {}, {threads}: {:.1} sentences/s, {:.0} target tokens/s{peer}",
+            m.variant, m.batch, m.device, m.compute_type, m.sentences_per_s, m.tokens_per_s
         );
     }
 }
