@@ -14,6 +14,8 @@ hypotheses of beam 5. Needs torch, transformers, ctranslate2 and sentencepiece (
 import argparse, json, random, shutil, subprocess, sys, tempfile, time
 from pathlib import Path
 
+from program import Program
+
 ap = argparse.ArgumentParser()
 ap.add_argument("mae")
 ap.add_argument("what", choices=["ct2", "marian", "fsmt", "m2m", "export"])
@@ -21,6 +23,7 @@ ap.add_argument("folder", nargs="?", type=Path)
 ap.add_argument("--big", action="store_true")
 args = ap.parse_args()
 WORK = Path(tempfile.mkdtemp())
+mae = Program(args.mae, WORK)
 random.seed(7)
 
 
@@ -28,25 +31,11 @@ class Meter:
     """Stands for a class that the checkpoint of fixtures/exchange names."""
 
 
-def mae(*words):
-    done = subprocess.run([args.mae, *map(str, words)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"mae {' '.join(map(str, words))}:\n{done.stderr}")
-    return done.stdout
-
-
-def generate(model, lines, *more):
-    path = WORK / "source.txt"
-    path.write_text("".join(line + "\n" for line in lines))
-    out = mae("generate", model, "--source", path, "--device", "cpu", "--jsonl", *more)
-    return [json.loads(line) for line in out.splitlines()]
-
-
 def scores(model, lines, targets, *more):
     """Log-probabilities of the tokens of given translations, end mark included."""
     path = WORK / "target.txt"
     path.write_text("".join(line + "\n" for line in targets))
-    found = generate(model, lines, "--target", path, "--score-reference", *more)
+    found = mae.generate(model, lines, "--target", path, "--score-reference", *more)
     return [case["hypotheses"][0]["logprobs"] if "hypotheses" in case else case["logprobs"] for case in found]
 
 
@@ -75,7 +64,7 @@ def check_ct2():
     lines = [" ".join(line) for line in inputs]
     for beam in 1, 5:
         wanted = theirs.translate_batch(inputs, beam_size=beam, max_decoding_length=100)
-        found = generate(model, lines, "--beam", beam)
+        found = mae.generate(model, lines, "--beam", beam)
         equal = sum(tokens(ours) == case.hypotheses[0] for ours, case in zip(found, wanted))
         targets = [case.hypotheses[0] for case in wanted]
         given = theirs.score_batch(inputs, targets)
@@ -196,7 +185,7 @@ def check_marian():
     pieces = [" ".join(symbols[i] for i in row[:-1]) for row in sources]
     worst = worst_of(scores(ours, pieces, targets, "--no-bpe"), hf_scores(model, list(zip(sources, greedy))))
     equal = 0
-    found = generate(ours, text, "--beam", 5, "--max-len-a", 0, "--max-len-b", 10)
+    found = mae.generate(ours, text, "--beam", 5, "--max-len-a", 0, "--max-len-b", 10)
     for line, source, case in zip(text, sources, found):
         wanted = [symbols[i] for i in fairseq_search(hf_next(model, source), eos, pad, limit=10)]
         equal += wanted == tokens(case)
@@ -233,7 +222,7 @@ def compare(name, model, ours, symbols, pad, limit):
     sources, targets = ([row + [2] for row in side] for side in (sources, targets))
     worst = worst_of(scores(ours, lines, wanted, "--no-bpe"), hf_scores(model, list(zip(sources, targets))))
     equal = 0
-    found = generate(ours, lines, "--no-bpe", "--beam", 5, "--max-len-a", 0, "--max-len-b", limit)
+    found = mae.generate(ours, lines, "--no-bpe", "--beam", 5, "--max-len-a", 0, "--max-len-b", limit)
     for source, case in zip(sources, found):
         equal += [symbols[1][i] for i in fairseq_search(hf_next(model, source), 2, pad, limit=limit)] == tokens(case)
     report(name, equal, len(lines), worst)
@@ -296,8 +285,8 @@ def check_m2m():
     first, equal = tokenizer.get_lang_id("de"), 0
     path = WORK / "codes.txt"
     path.write_text("__de__\n" * len(lines))
-    found = generate(ours, [f"__fr__ {line}" for line in lines], "--beam", 5, "--target", path, "--prefix-size", 1,
-                     "--max-len-a", 0, "--max-len-b", 6)
+    found = mae.generate(ours, [f"__fr__ {line}" for line in lines], "--beam", 5, "--target", path, "--prefix-size", 1,
+                         "--max-len-a", 0, "--max-len-b", 6)
     for line, case in zip(lines, found):
         source = tokenizer(line).input_ids
         next_ = hf_next(model, source)
@@ -328,7 +317,7 @@ def check_export():
     lines = [" ".join(line) for line in inputs]
     targets = [random.choices(words, k=random.randint(1, 6)) for _ in inputs]
     ours = scores(model, lines, [" ".join(line) for line in targets], "--no-bpe")
-    found = generate(model, lines, "--no-bpe", "--beam", 5, "--max-len-a", 0, "--max-len-b", 60)
+    found = mae.generate(model, lines, "--no-bpe", "--beam", 5, "--max-len-a", 0, "--max-len-b", 60)
 
     mae("export", "ct2", model, "--out", WORK / "ct2")
     theirs = ctranslate2.Translator(str(WORK / "ct2"), compute_type="float32", inter_threads=1, intra_threads=1)

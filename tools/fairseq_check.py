@@ -9,10 +9,12 @@ wheel into a folder FAIRSEQ, and beside it omegaconf 2.0.6, hydra-core 1.0.7, an
 sacrebleu, portalocker, tabulate and lxml (`pip install --no-deps --target FAIRSEQ …`); from Python 3.11 on also a copy of the
 standard library's dataclasses.py without its check of mutable defaults. Then PYTHONPATH=FAIRSEQ.
 """
-import argparse, json, random, shutil, subprocess, sys, tempfile
+import argparse, json, random, shutil, sys, tempfile
 from pathlib import Path
 
 import torch
+
+from program import Program
 
 ap = argparse.ArgumentParser()
 ap.add_argument("mae")
@@ -21,6 +23,7 @@ ap.add_argument("model", nargs="?", type=Path)
 ap.add_argument("--lines", type=int, default=64)
 args = ap.parse_args()
 WORK = Path(tempfile.mkdtemp())
+mae = Program(args.mae, WORK)
 random.seed(11)
 torch.manual_seed(5)
 torch.set_num_threads(1)
@@ -36,18 +39,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY  # noqa: E4
 from fairseq.sequence_generator import SequenceGenerator  # noqa: E402
 
 
-def mae(*words):
-    done = subprocess.run([args.mae, *map(str, words)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"mae {' '.join(map(str, words))}:\n{done.stderr}")
-    return done.stdout
-
-
 def generate(model, lines, *more):
-    path = WORK / "source.txt"
-    path.write_text("".join(line + "\n" for line in lines))
-    out = mae("generate", model, "--source", path, "--device", "cpu", "--jsonl", "--no-bpe", *more)
-    return [json.loads(line) for line in out.splitlines()]
+    return mae.generate(model, lines, "--no-bpe", *more)
 
 
 def scores(model, lines, targets):

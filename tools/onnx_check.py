@@ -7,7 +7,7 @@ For each model it prints the largest difference of log-probabilities of given tr
 batches of sentences of different lengths (1e-4 is asked for), and the number of equal translations of greedy search and of
 beam 5. Exits with 1 if anything differs. Needs onnx, onnxruntime, numpy, safetensors (run with 1.23.2, 1.31.1, 2.4.6, 0.8.0).
 """
-import argparse, json, math, random, shutil, subprocess, sys, tempfile
+import argparse, json, math, random, shutil, sys, tempfile
 from pathlib import Path
 
 if sys.argv[1:] == ["--ready"]:
@@ -18,6 +18,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+from program import Program
+
 ap = argparse.ArgumentParser()
 ap.add_argument("mae")
 ap.add_argument("model")
@@ -25,22 +27,13 @@ ap.add_argument("source", nargs="?", type=Path)
 ap.add_argument("--lines", type=int, default=64)
 args = ap.parse_args()
 WORK = Path(tempfile.mkdtemp())
+mae = Program(args.mae, WORK)
 random.seed(3)
 LIMIT = 20
 
 
-def mae(*words):
-    done = subprocess.run([args.mae, *map(str, words)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"mae {' '.join(map(str, words))}:\n{done.stderr}")
-    return done.stdout
-
-
 def generate(model, lines, *more):
-    path = WORK / "source.txt"
-    path.write_text("".join(line + "\n" for line in lines))
-    out = mae("generate", model, "--source", path, "--device", "cpu", "--jsonl", "--no-bpe", *more)
-    return [json.loads(line) for line in out.splitlines()]
+    return mae.generate(model, lines, "--no-bpe", *more)
 
 
 def log_softmax(x):

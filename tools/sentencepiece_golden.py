@@ -7,7 +7,7 @@
 Without arguments: small models of all kinds are trained on texts of this repository. With them: DIR/models/M and
 DIR/expected/models__M.jsonl, for
 
-    MAE_SENTENCEPIECE_CASES=DIR cargo test --release -p mae-data --test sentencepiece -- --nocapture
+    MAE_SENTENCEPIECE_CASES=DIR cargo test --release -p mae-data sentencepiece -- --nocapture
 """
 import argparse, json, shutil, tempfile
 from pathlib import Path
