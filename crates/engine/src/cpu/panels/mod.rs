@@ -25,6 +25,8 @@ pub(crate) const PANEL: usize = 64;
 const SMALL: usize = 1 << 18;
 /// Tasks per thread that even out threads of unequal speed.
 const TASKS_PER_THREAD: usize = 2;
+/// The same where there are panels enough: a thread that comes late, from the gate that runs beside, finds some left.
+const PANEL_TASKS_PER_THREAD: usize = 8;
 
 /// A number type of weights.
 pub(crate) trait Number: Weight {
@@ -178,9 +180,8 @@ pub(crate) fn for_parts(
 
 /// Rows and panels of a task.
 fn steps([m, panels]: [usize; 2], threads: usize) -> [usize; 2] {
-    let wanted = threads * TASKS_PER_THREAD;
-    let panel_step = panels.div_ceil(wanted);
-    let down = (wanted / panels.div_ceil(panel_step)).max(1);
+    let panel_step = panels.div_ceil(threads * PANEL_TASKS_PER_THREAD);
+    let down = (threads * TASKS_PER_THREAD / panels.div_ceil(panel_step)).max(1);
     let row_step = m.div_ceil(down).next_multiple_of(MAX_ROWS).max(4 * MAX_ROWS);
     [row_step.min(m), panel_step]
 }

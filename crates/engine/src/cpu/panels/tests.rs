@@ -79,7 +79,7 @@ fn tasks_cover_all_rows_and_panels() {
             let [rows, step] = steps(size, threads);
             assert!((1..=m).contains(&rows) && step >= 1, "{size:?}, {threads} threads: {rows}x{step}");
             let tasks = m.div_ceil(rows) * panels.div_ceil(step);
-            assert!(tasks <= 4 * threads, "{size:?}, {threads} threads: {tasks} tasks");
+            assert!(tasks <= PANEL_TASKS_PER_THREAD * threads, "{size:?}, {threads} threads: {tasks} tasks");
         }
     }
 }

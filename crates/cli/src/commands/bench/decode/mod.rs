@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use mae_data::{MemoryDataset, PackedBatch, Sentences};
 use mae_engine::{ComputeType, Device, Rng};
-use mae_model::{ExpertMode, ModelConfig, Translator};
+use mae_model::{ExpertMode, Translator};
 use mae_translate::{SearchOptions, Searcher};
 use serde::Serialize;
 
@@ -52,7 +52,8 @@ pub struct Args {
     /// Tokens per source sentence and per translation.
     #[arg(long, default_value_t = 25)]
     length: usize,
-    /// Number of rounds, in which we and the peer take turns. The output has medians over the rounds.
+    /// Number of rounds, in which we and the peer take turns; our systems take turns batch by batch. The output has
+    /// medians over the rounds.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     #[command(flatten)]
@@ -81,19 +82,30 @@ struct Measurement<'a> {
     threads: usize,
     sentences_per_s: f64,
     tokens_per_s: f64,
+    /// Time of a batch beside that of the first variant: the median over all batches of all rounds.
+    cost: Option<f64>,
     /// The peer's rate with the plain transformer of the same sizes.
     peer_tokens_per_s: Option<f64>,
     ratio_to_peer: Option<f64>,
 }
 
-/// What is measured in every round.
-struct Cell<'a> {
-    variant: &'a str,
+/// What is measured in every round, by all variants in turns.
+struct Cell {
     compute: ComputeType,
     batch: usize,
     beam: usize,
-    own: Vec<f64>,
+    /// Of each variant.
+    own: Vec<Own>,
     peer: Vec<f64>,
+}
+
+/// What a variant has reached.
+#[derive(Clone, Default)]
+struct Own {
+    /// Target tokens per second, round after round.
+    rates: Vec<f64>,
+    /// Seconds of each batch of all rounds.
+    seconds: Vec<f64>,
 }
 
 /// Runs the command.
@@ -117,20 +129,11 @@ pub fn run(args: Args) -> Result<()> {
     };
     let mut cells = args.cells(&device);
     for _ in 0..args.rounds {
-        for variant in &args.variants {
-            let config = args.shape.config(variant)?.model;
-            let positions = config.max_positions;
-            ensure!(
-                args.length <= positions,
-                "--length {}: the model has {positions} positions",
-                args.length
-            );
-            for compute in args.compute_types_on(&device) {
-                let model = args.model(&config, &device, compute)?;
-                let own = cells.iter_mut().filter(|c| c.variant == variant && c.compute == compute);
-                for cell in own {
-                    cell.own.push(args.measure(&model, &sources, cell.batch, cell.beam)?);
-                }
+        for compute in args.compute_types_on(&device) {
+            let models = args.variants.iter().map(|variant| args.model(variant, &device, compute));
+            let models: Vec<Translator> = models.collect::<Result<_>>()?;
+            for cell in cells.iter_mut().filter(|cell| cell.compute == compute) {
+                args.measure(&models, &sources, cell)?;
             }
         }
         if let Some(files) = &files {
@@ -142,13 +145,15 @@ pub fn run(args: Args) -> Result<()> {
             }
         }
     }
-    for cell in &cells {
-        args.report(cell, &device, &processor);
+    for number in 0..args.variants.len() {
+        for cell in &cells {
+            args.report(number, cell, &device, &processor);
+        }
     }
     Ok(())
 }
 
-impl Cell<'_> {
+impl Cell {
     fn is_measured_by(&self, line: &Line) -> bool {
         let compute = self.compute.to_string();
         line.beam == Some(self.beam)
@@ -163,7 +168,7 @@ impl Args {
         if device.is_gpu() { vec![ComputeType::Auto] } else { self.compute_types.clone() }
     }
 
-    fn cells(&self, device: &Device) -> Vec<Cell<'_>> {
+    fn cells(&self, device: &Device) -> Vec<Cell> {
         let batches = match (&self.batches[..], device.is_gpu()) {
             ([], true) => vec![self.sentences],
             ([], false) if self.sentences == 1 => vec![1],
@@ -171,13 +176,11 @@ impl Args {
             (given, _) => given.to_vec(),
         };
         let mut cells = Vec::new();
-        for variant in &self.variants {
-            for compute in self.compute_types_on(device) {
-                for &batch in &batches {
-                    for &beam in &self.beams {
-                        let (own, peer) = (Vec::new(), Vec::new());
-                        cells.push(Cell { variant, compute, batch, beam, own, peer });
-                    }
+        for compute in self.compute_types_on(device) {
+            for &batch in &batches {
+                for &beam in &self.beams {
+                    let own = vec![Own::default(); self.variants.len()];
+                    cells.push(Cell { compute, batch, beam, own, peer: Vec::new() });
                 }
             }
         }
@@ -185,30 +188,44 @@ impl Args {
     }
 
     /// A model with random weights, the same in all number types.
-    fn model(&self, config: &ModelConfig, device: &Device, compute: ComputeType) -> Result<Translator> {
+    fn model(&self, variant: &str, device: &Device, compute: ComputeType) -> Result<Translator> {
+        let config = self.shape.config(variant)?.model;
+        let positions = config.max_positions;
+        ensure!(self.length <= positions, "--length {}: the model has {positions} positions", self.length);
         let types = [self.shape.src_vocab, self.shape.tgt_vocab];
-        Ok(Translator::new(config, types, &device.holding(compute)?, 1)?)
+        Ok(Translator::new(&config, types, &device.holding(compute)?, 1)?)
     }
 
-    /// Target tokens per second.
-    fn measure(&self, model: &Translator, sources: &[Vec<u32>], batch: usize, beam: usize) -> Result<f64> {
+    /// Measures each model. They take turns batch by batch, so that what else the machine does slows all of them alike.
+    fn measure(&self, models: &[Translator], sources: &[Vec<u32>], cell: &mut Cell) -> Result<()> {
         // The end mark is neither allowed earlier nor left out later: every translation has the same length.
         let (min_len, max_len_b) = (self.length - 1, self.length - 1);
-        let options = SearchOptions { beam, min_len, max_len_b, ..SearchOptions::default() };
-        let mut searcher = Searcher::new(model, &options, &ExpertMode::Mix)?;
-        let count = if batch == 1 { sources.len().div_ceil(4) } else { sources.len() };
-        let batches: Vec<PackedBatch> = sources[..count].chunks(batch).map(pack).collect();
-        // Models are new in every round. A GPU runs steps of a kind once op by op and captures them the second time.
-        for _ in 0..if model.params().device().is_gpu() { 2 } else { 1 } {
-            searcher.search(&batches[0])?;
+        let options = SearchOptions { beam: cell.beam, min_len, max_len_b, ..SearchOptions::default() };
+        let searchers = models.iter().map(|model| Searcher::new(model, &options, &ExpertMode::Mix));
+        let mut searchers = searchers.collect::<Result<Vec<_>, _>>()?;
+        let count = if cell.batch == 1 { sources.len().div_ceil(4) } else { sources.len() };
+        let batches: Vec<PackedBatch> = sources[..count].chunks(cell.batch).map(pack).collect();
+        for (searcher, model) in searchers.iter_mut().zip(models) {
+            // Models are new in every round. A GPU runs steps of a kind once op by op and captures them the second time.
+            for _ in 0..if model.params().device().is_gpu() { 2 } else { 1 } {
+                searcher.search(&batches[0])?;
+            }
         }
-        let (begun, mut tokens) = (Instant::now(), 0);
+        let mut tokens = vec![0; models.len()];
         for batch in &batches {
-            let found = searcher.search(batch)?;
-            tokens +=
-                found.iter().filter_map(|best| best.first()).map(|best| best.tokens.len()).sum::<usize>();
+            for ((searcher, own), tokens) in searchers.iter_mut().zip(&mut cell.own).zip(&mut tokens) {
+                let begun = Instant::now();
+                let found = searcher.search(batch)?;
+                own.seconds.push(begun.elapsed().as_secs_f64());
+                let best = found.iter().filter_map(|best| best.first());
+                *tokens += best.map(|best| best.tokens.len()).sum::<usize>();
+            }
         }
-        Ok(tokens as f64 / begun.elapsed().as_secs_f64())
+        for (own, tokens) in cell.own.iter_mut().zip(tokens) {
+            let this_round = &own.seconds[own.seconds.len() - batches.len()..];
+            own.rates.push(tokens as f64 / this_round.iter().sum::<f64>());
+        }
+        Ok(())
     }
 
     fn peer_flags(&self, files: &PeerFiles) -> Flags {
@@ -230,12 +247,16 @@ impl Args {
         flags
     }
 
-    fn report(&self, cell: &Cell<'_>, device: &Device, processor: &str) {
-        let tokens_per_s = median(cell.own.clone());
-        let ratios: Vec<f64> = cell.own.iter().zip(&cell.peer).map(|(own, peer)| own / peer).collect();
-        let with_peer = !ratios.is_empty();
+    /// Prints what variant `number` has reached.
+    fn report(&self, number: usize, cell: &Cell, device: &Device, processor: &str) {
+        let (first, own) = (&cell.own[0], &cell.own[number]);
+        let tokens_per_s = median(own.rates.clone());
+        let over = |these: &[f64], those: &[f64]| {
+            let ratios: Vec<f64> = these.iter().zip(those).map(|(this, that)| this / that).collect();
+            (!ratios.is_empty()).then(|| median(ratios))
+        };
         let m = Measurement {
-            variant: cell.variant,
+            variant: &self.variants[number],
             beam: cell.beam,
             batch: cell.batch,
             compute_type: cell.compute.to_string(),
@@ -244,8 +265,9 @@ impl Args {
             threads: rayon::current_num_threads(),
             sentences_per_s: tokens_per_s / self.length as f64,
             tokens_per_s,
-            peer_tokens_per_s: with_peer.then(|| median(cell.peer.clone())),
-            ratio_to_peer: with_peer.then(|| median(ratios)),
+            cost: over(&own.seconds, &first.seconds).filter(|_| number > 0),
+            peer_tokens_per_s: (!cell.peer.is_empty()).then(|| median(cell.peer.clone())),
+            ratio_to_peer: over(&own.rates, &cell.peer),
         };
         if self.json {
             println!("{}", serde_json::to_string(&m).expect("measurements can be written as JSON"));
@@ -253,13 +275,20 @@ impl Args {
         }
         let kind = if m.beam == 1 { "greedy".to_owned() } else { format!("beam {}", m.beam) };
         let threads = threads_in_words(m.threads);
+        let cost = m.cost.map(|cost| format!("; {cost:.2} times as long as {}", self.variants[0]));
         let peer = match (m.peer_tokens_per_s, m.ratio_to_peer) {
             (Some(peer), Some(ratio)) => format!("; peer {peer:.0}, ratio {ratio:.2}"),
             _ => String::new(),
         };
         println!(
-            "{} {kind}, batches of {}, {} {}, {threads}: {:.1} sentences/s, {:.0} target tokens/s{peer}",
-            m.variant, m.batch, m.device, m.compute_type, m.sentences_per_s, m.tokens_per_s
+            "{} {kind}, batches of {}, {} {}, {threads}: {:.1} sentences/s, {:.0} target tokens/s{}{peer}",
+            m.variant,
+            m.batch,
+            m.device,
+            m.compute_type,
+            m.sentences_per_s,
+            m.tokens_per_s,
+            cost.unwrap_or_default()
         );
     }
 }
