@@ -171,9 +171,13 @@ fn translation_is_measured_beside_a_peer() {
         let number = |key: &str| line[key].as_f64().unwrap_or_else(|| panic!("no {key} in {line}"));
         assert!(number("tokens_per_s") > 0.0 && number("peer_tokens_per_s") == 0.5, "{line}");
         assert!(number("ratio_to_peer") > 0.0 && number("threads") == 1.0, "{line}");
+        // Beside the first variant.
+        assert_eq!(line["cost"].as_f64().is_some_and(|cost| cost > 0.0), line["variant"] == "mae3", "{line}");
     }
-    let text = run(&["--variants", "base", "--compute-types", "int8"]);
-    assert!(text.contains("base beam 2, batches of 2, cpu int8, 1 thread: "), "{text}");
+    let text = run(&["--variants", "base,mae3", "--compute-types", "int8"]);
+    for part in ["base beam 2, batches of 2, cpu int8, 1 thread: ", " times as long as base; peer "] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[cfg(unix)]

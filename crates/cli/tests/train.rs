@@ -162,7 +162,7 @@ fn fine_tuning_and_validation() {
     assert!(first.succeeded().contains("GiB of main memory"), "{}", first.stdout);
     assert!(sandbox.path("board/valid").exists());
     let tune = |folder: &str, more: &[&str]| {
-        let all = ["--finetune-from-model", "first/checkpoint_best", "--save-dir", folder, "--subset", "10%"];
+        let all = ["--finetune-from-model", "first", "--save-dir", folder, "--subset", "10%"];
         train(&[&all[..], more].concat())
     };
     let tuned = tune("tuned", &["--free", "gates", "--keep-best-checkpoints", "1"]);

@@ -1,9 +1,13 @@
 //! Flags of `mae train` that stand for keys, and those that begin things anew.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use mae_train::Recipe;
 use mae_train::checkpoint::Resets;
 use toml::Value;
+
+use crate::model_arg::model_folder;
 
 const MODEL: &str = "Model";
 const OPTIMISATION: &str = "Optimisation";
@@ -108,9 +112,10 @@ pub struct Flags {
     /// train.zero: 1 divides the memory of the optimiser among processes, on CPUs
     #[arg(long, value_name = "STAGE", help_heading = BATCHES)]
     zero: Option<u32>,
-    /// train.finetune_from_model: model folder whose weights a new run starts from
-    #[arg(long, value_name = "DIR", help_heading = PARTS)]
-    finetune_from_model: Option<String>,
+    /// train.finetune_from_model: model folder whose weights a new run starts from; the folder of a run stands for its best
+    /// model
+    #[arg(long, value_name = "DIR", value_parser = model_folder(), help_heading = PARTS)]
+    finetune_from_model: Option<PathBuf>,
     /// train.free: parameters to train: gates, gates+out (gates and attention outputs) or all
     #[arg(long, value_name = "GROUPS", help_heading = PARTS)]
     free: Option<String>,
@@ -199,7 +204,7 @@ impl Flags {
             // A folder may have a name that looks like a number.
             (
                 "train.finetune_from_model",
-                self.finetune_from_model.clone().map(|v| Value::String(v).to_string()),
+                self.finetune_from_model.as_ref().map(|v| Value::String(v.display().to_string()).to_string()),
             ),
             ("train.memory_check", self.no_memory_check.then(|| "false".into())),
             ("train.update_freq", self.update_freq.as_ref().map(|v| text(v))),

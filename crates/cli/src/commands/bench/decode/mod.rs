@@ -1,5 +1,6 @@
 //! `mae bench decode`: tokens per second of greedy and beam search, beside a peer with the same weights.
 
+mod cell;
 mod peer_files;
 
 use std::time::Instant;
@@ -9,12 +10,11 @@ use mae_data::{MemoryDataset, PackedBatch, Sentences};
 use mae_engine::{ComputeType, Device, Rng};
 use mae_model::{ExpertMode, Translator};
 use mae_translate::{SearchOptions, Searcher};
-use serde::Serialize;
 
-use super::peer::{Flags, Line, Output};
+use super::peer::{Flags, Output};
 use super::shapes::{Shape, random_sentence};
-use super::steps::median;
-use crate::device::{DeviceArgs, threads_in_words};
+use crate::device::DeviceArgs;
+use cell::{Cell, Own, processor};
 use peer_files::PeerFiles;
 
 const EXAMPLES: &str = "\
@@ -69,45 +69,6 @@ pub struct Args {
     json: bool,
 }
 
-/// One measurement.
-#[derive(Serialize)]
-struct Measurement<'a> {
-    variant: &'a str,
-    beam: usize,
-    /// Sentences in a batch.
-    batch: usize,
-    compute_type: String,
-    device: &'static str,
-    processor: &'a str,
-    threads: usize,
-    sentences_per_s: f64,
-    tokens_per_s: f64,
-    /// Time of a batch beside that of the first variant: the median over all batches of all rounds.
-    cost: Option<f64>,
-    /// The peer's rate with the plain transformer of the same sizes.
-    peer_tokens_per_s: Option<f64>,
-    ratio_to_peer: Option<f64>,
-}
-
-/// What is measured in every round, by all variants in turns.
-struct Cell {
-    compute: ComputeType,
-    batch: usize,
-    beam: usize,
-    /// Of each variant.
-    own: Vec<Own>,
-    peer: Vec<f64>,
-}
-
-/// What a variant has reached.
-#[derive(Clone, Default)]
-struct Own {
-    /// Target tokens per second, round after round.
-    rates: Vec<f64>,
-    /// Seconds of each batch of all rounds.
-    seconds: Vec<f64>,
-}
-
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     ensure!(args.sentences > 0 && args.length > 1, "--sentences must be above 0 and --length above 1");
@@ -147,19 +108,14 @@ pub fn run(args: Args) -> Result<()> {
     }
     for number in 0..args.variants.len() {
         for cell in &cells {
-            args.report(number, cell, &device, &processor);
+            let measured = cell.measured(number, &args.variants, args.length, &processor);
+            match args.json {
+                true => println!("{}", serde_json::to_string(&measured)?),
+                false => println!("{measured}"),
+            }
         }
     }
     Ok(())
-}
-
-impl Cell {
-    fn is_measured_by(&self, line: &Line) -> bool {
-        let compute = self.compute.to_string();
-        line.beam == Some(self.beam)
-            && line.batch.is_none_or(|batch| batch == self.batch)
-            && line.compute_type.as_ref().is_none_or(|other| *other == compute)
-    }
 }
 
 impl Args {
@@ -180,7 +136,8 @@ impl Args {
             for &batch in &batches {
                 for &beam in &self.beams {
                     let own = vec![Own::default(); self.variants.len()];
-                    cells.push(Cell { compute, batch, beam, own, peer: Vec::new() });
+                    let on_gpu = device.is_gpu();
+                    cells.push(Cell { on_gpu, compute, batch, beam, own, peer: Vec::new() });
                 }
             }
         }
@@ -246,51 +203,6 @@ impl Args {
         flags.extend(files.flags());
         flags
     }
-
-    /// Prints what variant `number` has reached.
-    fn report(&self, number: usize, cell: &Cell, device: &Device, processor: &str) {
-        let (first, own) = (&cell.own[0], &cell.own[number]);
-        let tokens_per_s = median(own.rates.clone());
-        let over = |these: &[f64], those: &[f64]| {
-            let ratios: Vec<f64> = these.iter().zip(those).map(|(this, that)| this / that).collect();
-            (!ratios.is_empty()).then(|| median(ratios))
-        };
-        let m = Measurement {
-            variant: &self.variants[number],
-            beam: cell.beam,
-            batch: cell.batch,
-            compute_type: cell.compute.to_string(),
-            device: if device.is_gpu() { "cuda" } else { "cpu" },
-            processor,
-            threads: rayon::current_num_threads(),
-            sentences_per_s: tokens_per_s / self.length as f64,
-            tokens_per_s,
-            cost: over(&own.seconds, &first.seconds).filter(|_| number > 0),
-            peer_tokens_per_s: (!cell.peer.is_empty()).then(|| median(cell.peer.clone())),
-            ratio_to_peer: over(&own.rates, &cell.peer),
-        };
-        if self.json {
-            println!("{}", serde_json::to_string(&m).expect("measurements can be written as JSON"));
-            return;
-        }
-        let kind = if m.beam == 1 { "greedy".to_owned() } else { format!("beam {}", m.beam) };
-        let threads = threads_in_words(m.threads);
-        let cost = m.cost.map(|cost| format!("; {cost:.2} times as long as {}", self.variants[0]));
-        let peer = match (m.peer_tokens_per_s, m.ratio_to_peer) {
-            (Some(peer), Some(ratio)) => format!("; peer {peer:.0}, ratio {ratio:.2}"),
-            _ => String::new(),
-        };
-        println!(
-            "{} {kind}, batches of {}, {} {}, {threads}: {:.1} sentences/s, {:.0} target tokens/s{}{peer}",
-            m.variant,
-            m.batch,
-            m.device,
-            m.compute_type,
-            m.sentences_per_s,
-            m.tokens_per_s,
-            cost.unwrap_or_default()
-        );
-    }
 }
 
 /// A batch of source sentences.
@@ -298,11 +210,4 @@ fn pack(sources: &[Vec<u32>]) -> PackedBatch {
     let sentences: MemoryDataset = sources.iter().cloned().collect();
     let ids: Vec<u32> = (0..sources.len() as u32).collect();
     PackedBatch::from_sources(&Sentences::Memory(sentences), &ids)
-}
-
-/// Name of the processor as Linux gives it, or its architecture.
-fn processor() -> String {
-    let all = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = all.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
-    name.unwrap_or(std::env::consts::ARCH).to_owned()
 }
