@@ -258,6 +258,14 @@ fn quickstart_tells_its_result_as_json() {
     assert!(record.contains("system = \"base\"") && record.contains("max_update = 2"), "{record}");
     assert!(sandbox.mae(&["quickstart", "--pairs", "0"], &[]).failed().contains("--pairs"));
     assert!(sandbox.mae(&["quickstart", "--updates", "0"], &[]).failed().contains("--max-update"));
+    // Without any G step the gates are those that the run began with, and both are shown.
+    let gates = ["quickstart", "--pairs", "300", "--updates", "2", "--system", "mae7", "--dir", "gates"];
+    let shown = sandbox.mae(&gates, &[]).succeeded().to_owned();
+    let row = shown.lines().find(|line| line.contains("encoder.layers.0.self_attn")).expect("a gate");
+    let words: Vec<&str> = row.split_whitespace().collect();
+    assert!(words[1].starts_with("2.0") && words[1] == words[2], "{row}");
+    let kinds: Vec<&str> = shown.lines().filter(|line| line.contains("; untrained: expert ")).collect();
+    assert!(kinds.len() > 3, "{shown}");
     // Another corpus of quickstart replaces the one it made before; where there is no bar, lines tell how far it is.
     let again = ["quickstart", "--pairs", "100", "--updates", "100", "--system", "base"];
     let again = sandbox.mae(&again, &["--dir", "qs"]);

@@ -32,6 +32,18 @@ pub struct GateSummary {
     /// The leading expert, or head, of every row: of sentence i, where rows are sentences.
     #[serde(skip)]
     pub leaders: Vec<usize>,
+    /// The untrained gate on the same inputs, where it was asked for.
+    pub untrained: Option<UntrainedGate>,
+}
+
+/// An untrained gate beside a trained one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct UntrainedGate {
+    /// Mean entropy, in nats; not defined for head weights.
+    pub entropy: Option<f64>,
+    /// The leading expert, or head, of every row.
+    #[serde(skip)]
+    pub leaders: Vec<usize>,
 }
 
 /// The gates of one attention for the sentences of a batch.
@@ -141,21 +153,34 @@ fn sampler(model: &Translator, data: &ParallelDataset) -> Result<BatchSampler> {
     Ok(BatchSampler::new(&data.lengths(), options)?)
 }
 
-/// The gates of every attention; empty for systems without gates.
-pub fn summarise(model: &Translator, data: &ParallelDataset) -> Result<Vec<GateSummary>> {
+/// The gates of every attention, and beside them `untrained` ones; empty for systems without gates.
+pub fn summarise(
+    model: &Translator,
+    data: &ParallelDataset,
+    untrained: Option<&Arc<Params>>,
+) -> Result<Vec<GateSummary>> {
     let mut summaries: Vec<GateSummary> = Vec::new();
-    for_each_batch(model, data, None, |_, batch| {
+    for_each_batch(model, data, untrained, |_, batch| {
         for (i, gates) in batch.iter().enumerate() {
+            let entropy_begins = (gates.holds == GateValues::Probabilities).then_some(0.0);
             if summaries.len() == i {
+                let untrained = UntrainedGate { entropy: entropy_begins, leaders: Vec::new() };
                 summaries.push(GateSummary {
                     attention: gates.attention.clone(),
                     rows: gates.unit,
                     holds: gates.holds,
-                    entropy: (gates.holds == GateValues::Probabilities).then_some(0.0),
+                    entropy: entropy_begins,
                     means: vec![0.0; gates.columns],
                     shares: vec![0.0; gates.columns],
                     leaders: Vec::new(),
+                    untrained: gates.untrained.as_ref().map(|_| untrained),
                 });
+            }
+            if let Some(untrained) = &mut summaries[i].untrained {
+                for gate in gates.untrained_rows() {
+                    untrained.entropy = untrained.entropy.map(|sum| sum + entropy(gate));
+                    untrained.leaders.push(leader(gate));
+                }
             }
             for gate in gates.rows() {
                 let (leader, summary) = (leader(gate), &mut summaries[i]);
@@ -171,6 +196,9 @@ pub fn summarise(model: &Translator, data: &ParallelDataset) -> Result<Vec<GateS
     for summary in &mut summaries {
         let rows = summary.leaders.len().max(1) as f64;
         summary.entropy = summary.entropy.map(|sum| sum / rows);
+        if let Some(untrained) = &mut summary.untrained {
+            untrained.entropy = untrained.entropy.map(|sum| sum / rows);
+        }
         summary.shares.iter_mut().chain(&mut summary.means).for_each(|share| *share /= rows);
     }
     Ok(summaries)

@@ -38,7 +38,7 @@ fn every_attention_is_reported_and_agrees_with_the_summary() {
     assert_eq!((found.sentences, found.skipped, done, found.experts, found.heads), (4, 0, 4, 4, 4));
     let labels: Vec<&str> = found.attentions.iter().map(|report| report.label.as_str()).collect();
     assert_eq!(labels, ["encoder 1", "decoder 1", "cross 1", "decoder 2", "cross 2"]);
-    for (report, summary) in found.attentions.iter().zip(summarise(&model, &data).unwrap()) {
+    for (report, summary) in found.attentions.iter().zip(summarise(&model, &data, None).unwrap()) {
         assert!((report.entropy.unwrap() - summary.entropy.unwrap()).abs() < 1e-9);
         assert_eq!(report.leads, summary.shares);
         // Target pieces with end marks: 3 + 3 + 4 + 4.

@@ -28,6 +28,7 @@ use mae_eval::gates::summarise;
 use mae_model::ExpertMode;
 use mae_train::checkpoint::Resets;
 use mae_train::run::{self, Pairs, Session, Trained};
+use mae_train::validate::untrained_gates;
 use mae_train::{Recipe, RunConfig, artifacts};
 use mae_translate::{SearchOptions, best_lines};
 
@@ -229,6 +230,7 @@ impl Quickstart {
             lock: None,
             team: Team::alone(),
         };
+        let keys = config.train.clone();
         let Trained { model, .. } = session.train(config, observer)?;
         let options = SearchOptions { max_len_a: 2.0, max_len_b: 10, ..SearchOptions::default() };
         let side = (&*data.test.tgt_vocab, data.pairs.codes.as_ref());
@@ -238,7 +240,11 @@ impl Quickstart {
             bleu.add(line, &[&pair.target])?;
         }
         let exact_match = exact_match(lines.iter().zip(data.held_out.iter().map(|pair| &pair.target)));
-        let gates = GateReport::new(summarise(&model, &data.test)?, &data.held_out);
+        let kind = model.config().mixture.system;
+        let learns = kind.is_gated() && kind.has_experts();
+        let untrained = learns.then(|| untrained_gates(&model, &keys)).transpose()?;
+        let gates = summarise(&model, &data.test, untrained.as_ref())?;
+        let gates = GateReport::new(gates, &data.held_out);
         let example = |(pair, line): (&Line, &String)| Example {
             source: pair.source.clone(),
             target: pair.target.clone(),

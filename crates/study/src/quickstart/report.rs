@@ -47,6 +47,8 @@ pub struct GateReport {
     pub entropy_limit: Option<f64>,
     /// Mean gate entropy by attention, in nats.
     pub entropy: BTreeMap<String, f64>,
+    /// The same of the gates that the run began with, on the same inputs.
+    pub untrained_entropy: BTreeMap<String, f64>,
     /// Mean weight of each head by attention, where gates weigh heads.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub head_weights: BTreeMap<String, Vec<f64>>,
@@ -54,6 +56,8 @@ pub struct GateReport {
     pub experts: BTreeMap<String, Vec<f64>>,
     /// By kind of sentence: the expert that most often leads in the first encoder layer, and its share.
     pub kinds: BTreeMap<String, (usize, f64)>,
+    /// The same of the gate that the run began with.
+    pub untrained_kinds: BTreeMap<String, (usize, f64)>,
 }
 
 /// A held-out line.
@@ -71,10 +75,21 @@ impl GateReport {
     pub(super) fn new(gates: Vec<GateSummary>, held_out: &[Line]) -> Self {
         let (gates, weights): (Vec<_>, Vec<_>) =
             gates.into_iter().partition(|gate| gate.holds == GateValues::Probabilities);
+        let entropy = |of: &dyn Fn(&GateSummary) -> Option<f64>| {
+            gates.iter().filter_map(|gate| Some((gate.attention.clone(), of(gate)?))).collect()
+        };
+        let kinds = |leaders: Option<&Vec<usize>>| {
+            let experts = gates.first().map_or(0, |gate| gate.shares.len());
+            leaders.map_or_else(BTreeMap::new, |leaders| leading_experts(leaders, experts, held_out))
+        };
+        let untrained = |gate: &GateSummary| gate.untrained.as_ref().and_then(|gate| gate.entropy);
+        let first_untrained = gates.first().and_then(|gate| gate.untrained.as_ref());
         Self {
             entropy_limit: gates.first().map(|gate| (gate.shares.len() as f64).ln()),
-            kinds: gates.first().map_or_else(BTreeMap::new, |gate| leading_experts(gate, held_out)),
-            entropy: gates.iter().filter_map(|gate| Some((gate.attention.clone(), gate.entropy?))).collect(),
+            kinds: kinds(gates.first().map(|gate| &gate.leaders)),
+            untrained_kinds: kinds(first_untrained.map(|gate| &gate.leaders)),
+            entropy: entropy(&|gate| gate.entropy),
+            untrained_entropy: entropy(&untrained),
             head_weights: weights.into_iter().map(|gate| (gate.attention, gate.means)).collect(),
             experts: gates.into_iter().map(|gate| (gate.attention, gate.shares)).collect(),
         }
@@ -93,10 +108,10 @@ impl GateReport {
 }
 
 /// Returns, for each kind of sentence, the expert that leads most often and its share.
-fn leading_experts(gate: &GateSummary, held_out: &[Line]) -> BTreeMap<String, (usize, f64)> {
+fn leading_experts(leaders: &[usize], experts: usize, held_out: &[Line]) -> BTreeMap<String, (usize, f64)> {
     let mut counts: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (pair, &leader) in held_out.iter().zip(&gate.leaders) {
-        counts.entry(pair.kind.clone()).or_insert_with(|| vec![0; gate.shares.len()])[leader] += 1;
+    for (pair, &leader) in held_out.iter().zip(leaders) {
+        counts.entry(pair.kind.clone()).or_insert_with(|| vec![0; experts])[leader] += 1;
     }
     let most = |counts: Vec<usize>| {
         let best = (0..counts.len()).max_by_key(|&e| counts[e]).unwrap_or(0);

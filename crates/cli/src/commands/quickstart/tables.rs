@@ -16,23 +16,30 @@ pub fn print(report: &Report) {
     println!("{}", row(report));
     if let Some(limit) = report.gates.entropy_limit {
         println!(
-            "\ngate entropy in nats (ln {} = {limit:.3} is a gate without favourites), and the share of rows",
+            "\ngate entropy in nats (ln {} = {limit:.3} is a gate without favourites), that of the untrained gate,",
             report.gates.expert_count()
         );
-        println!(
-            "that each expert leads (rows are sentences in the encoder, target positions in the decoder):"
-        );
+        println!("and the share of rows that each expert leads (rows are sentences in the encoder, target");
+        println!("positions in the decoder):");
         for (attention, entropy) in &report.gates.entropy {
             let shares: Vec<String> = report.gates.experts[attention]
                 .iter()
                 .map(|share| format!("{:3.0}%", 100.0 * share))
                 .collect();
-            println!("  {attention:<32} {entropy:.3}   {}", shares.join(" "));
+            let untrained = report.gates.untrained_entropy.get(attention);
+            let untrained = untrained.map_or_else(String::new, |entropy| format!("{entropy:.3}"));
+            println!("  {attention:<32} {entropy:.3}  {untrained:>5}   {}", shares.join(" "));
         }
-        println!("\nwho leads in the first encoder layer, by kind of sentence:");
+        println!(
+            "\nwho leads in the first encoder layer, by kind of sentence, and who did before the training:"
+        );
         for (kind, (expert, share)) in &report.gates.kinds {
+            let before = report.gates.untrained_kinds.get(kind);
+            let before = before.map_or_else(String::new, |(expert, share)| {
+                format!("; untrained: expert {expert}, {:.0}%", 100.0 * share)
+            });
             println!(
-                "  {kind:<10} expert {expert} (all heads but {expert}) leads {:.0}% of them",
+                "  {kind:<10} expert {expert} (all heads but {expert}) leads {:.0}% of them{before}",
                 100.0 * share
             );
         }
