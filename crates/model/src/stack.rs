@@ -8,7 +8,7 @@ use mae_engine::ops::activation::Curve;
 use mae_engine::ops::decode::SlotTensor;
 use mae_engine::ops::linear::Activation as Fused;
 use mae_engine::ops::residual_norm::LayerNorm;
-use mae_engine::{Device, ParamId, ParamsBuilder, Segments, Tape, Var};
+use mae_engine::{Device, ParamId, Params, ParamsBuilder, Segments, Tape, Var};
 
 use crate::Result;
 use crate::attention::{
@@ -17,7 +17,7 @@ use crate::attention::{
 };
 use crate::config::{Activation, Mixture, NormOrder};
 use crate::groups::REST;
-use crate::pass::{Kind, Pass};
+use crate::pass::{ExpertMode, Kind, Pass};
 
 enum Sublayer {
     /// An attention, and its number among those to the memory; 0 for the others.
@@ -206,6 +206,21 @@ impl Stack {
         for (sublayer, state) in self.sublayers.iter().zip(states) {
             if let Sublayer::Attention(attention, _) = sublayer {
                 attention.admit(pass, new, state);
+            }
+        }
+    }
+
+    /// Prepares the first step of a search.
+    pub(crate) fn prepare(
+        &self,
+        params: &Params,
+        mode: &ExpertMode,
+        room: SearchRoom,
+        states: &mut [AttentionState],
+    ) {
+        for (sublayer, state) in self.sublayers.iter().zip(states) {
+            if let Sublayer::Attention(attention, _) = sublayer {
+                attention.prepare(params, mode, room, state);
             }
         }
     }

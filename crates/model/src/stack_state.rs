@@ -82,9 +82,13 @@ impl StackState {
         embed: impl FnOnce(&mut Tape<'_>, &Lineage) -> Var,
         logits: impl FnOnce(&mut Tape<'_>, &Var) -> Tensor,
     ) -> Result<Tensor> {
-        let Self { lineage, attentions, memory, steps, .. } = self;
+        let Self { lineage, attentions, memory, steps, room } = self;
         let device = step.params.device();
         lineage.load();
+        // Parameters may have changed since the last search, and do not in the middle of one.
+        if lineage.steps() == 0 {
+            step.stack.prepare(step.params, step.mode, *room, attentions);
+        }
         let logits = steps.run(device, step.rows, || {
             let mut tape = Tape::evaluation(step.params);
             let x = embed(&mut tape, lineage);

@@ -19,6 +19,7 @@
 //! | [`adaptive`] | input and softmax of a vocabulary cut into bands of falling width | rows of each band |
 //! | [`custom`] | an op of another crate, computed on the host | its inputs |
 //! | [`chances`] | whole rows of log-probabilities: means, rules, best ones, draws (inference only) | – |
+//! | [`gated`] | one step of a projection and of a gate over the running mean of its input (inference only) | – |
 //! | [`decode`] | one step of cached attention, rows by index, best continuations (inference only) | – |
 //!
 //! # How an op is built
@@ -56,6 +57,7 @@ pub mod cross_entropy;
 pub mod custom;
 pub mod decode;
 pub mod embed;
+pub mod gated;
 pub mod hard_concrete;
 pub mod linear;
 pub mod mixture;
@@ -92,6 +94,7 @@ rooms! {
     custom: [];
     decode: [FILE];
     embed: [FILE];
+    gated: [FILE];
     hard_concrete: [FILE];
     linear: [FILE];
     mixture: [FILE];

@@ -1,7 +1,8 @@
 //! One new row per hypothesis: the same attention over cached keys and values, gates over what they remember.
 
-use mae_engine::ops::decode::{KvCache, Lineage, Room, SlotTensor, Spans};
-use mae_engine::{Device, Ids, Segments, Tape, Tensor, Var};
+use mae_engine::ops::decode::{Heads, KvCache, Lineage, Room, SlotTensor, Spans};
+use mae_engine::ops::gated::{Gated, GatedProjection};
+use mae_engine::{Device, Ids, ParamId, Params, Segments, Tensor, Var};
 
 use super::{ExpertMode, MixtureAttention, Pass, Projections, linear};
 use crate::gate::input::InputState;
@@ -26,6 +27,8 @@ struct Remembered {
     kv: KvCache,
     /// Input of the gate so far.
     read: InputState,
+    /// A gate that mixes by running means is computed with the projection, and then nothing else reads its input.
+    gated: Option<GatedProjection>,
     /// Gate over the source, or random experts: head weights, one row per sentence, made once.
     sentence_weights: Option<SlotTensor>,
     /// True if those are in use.
@@ -94,12 +97,39 @@ impl MixtureAttention {
         AttentionState(Some(Remembered {
             kv: KvCache::new(device, steps, self.inner),
             read,
+            gated: None,
             sentence_weights: self
                 .gating
                 .as_ref()
                 .map(|_| SlotTensor::floats(device, [room.sentences, self.heads])),
             by_sentence: false,
         }))
+    }
+
+    /// Prepares the first step of a search: takes over what steps compute from parameters once.
+    pub(crate) fn prepare(
+        &self,
+        params: &Params,
+        mode: &ExpertMode,
+        room: SearchRoom,
+        state: &mut AttentionState,
+    ) {
+        let (Remembered { read, gated, .. }, projection) = (state.remembered(), self.projection());
+        let network = self.gating.as_ref().and_then(|gating| gating.gate.network());
+        let (Some((norm, network)), ExpertMode::Mix, InputState::Sum(_)) =
+            (network, mode.of(self.kind), read)
+        else {
+            *gated = None;
+            return;
+        };
+        let made = || GatedProjection::new(params, Gated { projection, norm, network }, room.steps);
+        gated.get_or_insert_with(made).refresh(params);
+    }
+
+    /// The projection of queries.
+    fn projection(&self) -> [ParamId; 2] {
+        let (Projections::Packed(projection) | Projections::Query(projection)) = self.projections;
+        projection
     }
 
     /// Puts what `state` must know about sources that join.
@@ -151,27 +181,33 @@ impl MixtureAttention {
         part: usize,
     ) -> Var {
         let state = state.remembered();
-        let (Projections::Packed(projection) | Projections::Query(projection)) = self.projections;
-        let (weights, projected) = match &self.gating {
-            None => (None, linear(pass.tape, x, projection)),
-            // The gate is a chain of small ops: some threads project meanwhile.
-            Some(gating) => {
-                let Pass { tape, mode, probe } = &mut *pass;
-                let weigh = |tape: &mut Tape<'_>| {
-                    let mut pass = Pass { tape, mode, probe: probe.as_deref_mut() };
-                    self.step_weights(&mut pass, gating, x, state, at)
-                };
-                tape.side_by_side(weigh, |tape| linear(tape, x, projection))
+        let heads = Heads { count: self.heads, width: self.inner / self.heads };
+        let keeps = matches!(self.projections, Projections::Packed(_));
+        let experts = self.gating.as_ref().and_then(|gating| gating.gate.experts());
+        let (weights, projected) = match (&mut state.gated, experts) {
+            (Some(gated), Some(experts)) => {
+                let cache = keeps.then_some((&mut state.kv, self.inner));
+                let (projected, weights) = pass.tape.project_gated(x, gated, experts, at.lineage, cache);
+                (Some(weights), projected)
+            }
+            _ => {
+                let gating = self.gating.as_ref();
+                let weights = gating.and_then(|gating| self.step_weights(pass, gating, x, state, at));
+                let projected = linear(pass.tape, x, self.projection());
+                if keeps {
+                    pass.tape.store_kv(&projected, self.inner, &mut state.kv, at.lineage);
+                }
+                (weights, projected)
             }
         };
         let tape = &mut *pass.tape;
         let context = match &self.projections {
             Projections::Packed(_) => {
-                tape.attention_cached(&projected, self.heads, &mut state.kv, at.lineage, weights.as_ref())
+                tape.attention_cached(&projected, heads, &state.kv, at.lineage, weights.as_ref())
             }
             Projections::Query(_) => {
                 let StepMemory { kv, sentences, spans } = at.memory();
-                tape.attention_memory(&projected, self.heads, (kv, part), spans, sentences, weights.as_ref())
+                tape.attention_memory(&projected, heads, (kv, part), spans, sentences, weights.as_ref())
             }
         };
         linear(pass.tape, &context, self.out)
@@ -189,9 +225,7 @@ impl MixtureAttention {
             return Some(pass.tape.gather(weights.tensor(), at.memory().sentences));
         }
         let needs = gating.gate.needs(pass.mode.of(self.kind));
-        // A probe may compare untrained gates, which have a norm of their own.
-        let norm = if pass.probe.is_some() { None } else { gating.gate.norm() };
-        let reading = state.read.step(pass.tape, needs, &self.name, (x, at.lineage), norm);
+        let reading = state.read.step(pass.tape, needs, &self.name, (x, at.lineage));
         self.weigh(pass, gating, &reading).map(|weights| weights.tensor().clone())
     }
 }

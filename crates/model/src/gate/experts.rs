@@ -129,7 +129,7 @@ impl Gate for ExpertGate {
             (None, None) => tape.pick_ungated(rows.count, altered?, &Pick::Fixed(0)),
             (None, Some(pick)) => tape.pick_ungated(rows.count, &self.experts, &pick),
             (Some(network), pick) => {
-                let normed = rows.normed(tape, network.norm);
+                let normed = tape.batch_norm(rows.input(), network.norm);
                 match pick {
                     Some(pick) => tape.pick_by_gate(&normed, &network.layers, &self.experts, &pick),
                     None => tape.mix_by_gate(&normed, &network.layers, altered.unwrap_or(&self.experts)),
@@ -139,8 +139,8 @@ impl Gate for ExpertGate {
         Some(Weighed { weights: mix.weights, values: mix.gates })
     }
 
-    fn norm(&self) -> Option<BatchNorm> {
-        self.network.as_ref().map(|network| network.norm)
+    fn network(&self) -> Option<(BatchNorm, GateNetwork)> {
+        self.network.as_ref().map(|network| (network.norm, network.layers))
     }
 
     fn experts(&self) -> Option<&Tensor> {

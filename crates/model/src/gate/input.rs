@@ -1,6 +1,5 @@
 //! Inputs of gates: in a whole pass, and one position at a time.
 
-use mae_engine::ops::batch_norm::BatchNorm;
 use mae_engine::ops::decode::{InputWindow, Lineage, Room, RunningSum};
 use mae_engine::{Device, Segments, Tape, Var};
 
@@ -110,23 +109,18 @@ pub(crate) enum InputState {
 }
 
 impl InputState {
-    /// Reads one new row per hypothesis, which is remembered from now on. `norm` is that of the gate, where nobody but the
-    /// gate reads the input.
+    /// Reads one new row per hypothesis, which is remembered from now on.
     pub(crate) fn step<'a>(
         &mut self,
         tape: &mut Tape<'_>,
         needs: Needs,
         attention: &'a str,
         (x, lineage): (&Var, &Lineage),
-        norm: Option<BatchNorm>,
     ) -> Reading<'a> {
         let input = match self {
             _ if needs == Needs::Nothing => Input::Nothing,
             Self::Nothing => Input::Plain(x.clone()),
-            Self::Sum(sum) => {
-                let mean = Var::constant(tape.running_step(x, sum, lineage, norm));
-                if norm.is_some() { Input::Normed(mean) } else { Input::Plain(mean) }
-            }
+            Self::Sum(sum) => Input::Plain(Var::constant(tape.running_step(x, sum, lineage, None))),
             Self::Window(window) => Input::Plain(Var::constant(tape.window_step(x, window, lineage))),
         };
         Reading { attention, count: x.rows(), sentences: None, input }

@@ -22,6 +22,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use mae_engine::ops::batch_norm::BatchNorm;
+use mae_engine::ops::mixture::GateNetwork;
 use mae_engine::{Segments, Tape, Tensor, Var};
 
 use crate::pass::ExpertMode;
@@ -35,8 +36,8 @@ pub trait Gate: Debug + Send + Sync {
     /// Head weights of all rows; `None` where every head weighs 1.
     fn weigh(&self, tape: &mut Tape<'_>, rows: &Reading<'_>, mode: &ExpertMode) -> Option<Weighed>;
 
-    /// Batch norm that the gate applies to its input, if it does.
-    fn norm(&self) -> Option<BatchNorm> {
+    /// Norm and network of a gate that is softmax(network(norm(input))) over its [experts](Gate::experts).
+    fn network(&self) -> Option<(BatchNorm, GateNetwork)> {
         None
     }
 
@@ -72,12 +73,10 @@ pub struct Reading<'a> {
 enum Input {
     Nothing,
     Plain(Var),
-    /// With the gate's norm applied.
-    Normed(Var),
 }
 
 impl Reading<'_> {
-    /// Input of a gate without a [norm](Gate::norm), `[count, D]`.
+    /// Input of a gate, `[count, D]`.
     ///
     /// # Panics
     ///
@@ -85,37 +84,21 @@ impl Reading<'_> {
     pub fn input(&self) -> &Var {
         match &self.input {
             Input::Plain(input) => input,
-            Input::Normed(_) => panic!("a gate that gives its norm reads its input with the norm"),
-            Input::Nothing => panic!("{NOTHING_READ}"),
+            Input::Nothing => panic!("a gate that reads its input needs values or a gradient"),
         }
     }
 
-    /// Input of a gate, `[count, D]`, with its [norm](Gate::norm) applied.
-    ///
-    /// # Panics
-    ///
-    /// If the gate [needs](Gate::needs) no input.
-    pub fn normed(&self, tape: &mut Tape<'_>, norm: BatchNorm) -> Var {
-        match &self.input {
-            Input::Plain(input) => tape.batch_norm(input, norm),
-            Input::Normed(input) => input.clone(),
-            Input::Nothing => panic!("{NOTHING_READ}"),
-        }
-    }
-
-    /// The same for another tape, without a way back for a gradient; `None` where the plain input was not read.
+    /// The same for another tape, without a way back for a gradient; `None` where the input was not read.
     pub(crate) fn detached(&self) -> Option<Self> {
         let Self { attention, count, sentences, .. } = *self;
         match &self.input {
             Input::Plain(input) => {
                 Some(Self { attention, count, sentences, input: Input::Plain(input.detach()) })
             }
-            Input::Nothing | Input::Normed(_) => None,
+            Input::Nothing => None,
         }
     }
 }
-
-const NOTHING_READ: &str = "a gate that reads its input needs values or a gradient";
 
 /// Result of a gate.
 pub struct Weighed {

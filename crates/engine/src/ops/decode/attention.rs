@@ -3,6 +3,7 @@
 use super::ancestors::RowStore;
 use super::lineage::{Lineage, Room};
 use super::{cpu, cuda};
+use crate::cuda::memory::Ptr;
 use crate::device::{Backend, Buffer};
 use crate::{Device, Ids, Tape, Tensor, Var};
 
@@ -16,10 +17,26 @@ enum Cache {
     Gpu(Buffer),
 }
 
-/// Heads of an attention and their weights `[R, H]`, if they are weighted.
-pub(super) struct Heads<'a> {
+/// Number and width of the heads of an attention.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads {
+    /// H.
+    pub count: usize,
+    /// K; D = H·K.
+    pub width: usize,
+}
+
+/// Heads and their weights `[R, H]`, if they are weighted.
+pub(super) struct Weighted<'a> {
     pub(super) count: usize,
+    pub(super) width: usize,
     pub(super) weights: Option<&'a Tensor>,
+}
+
+impl Heads {
+    fn weighted(self, weights: Option<&Tensor>) -> Weighted<'_> {
+        Weighted { count: self.count, width: self.width, weights }
+    }
 }
 
 /// Keys and values of sources, 2D columns of `kv`, and the source of each row.
@@ -37,6 +54,14 @@ impl KvCache {
             None => Cache::Host(RowStore::new(2 * width)),
             Some(_) => Cache::Gpu(device.scratch(room.ring() * room.rows * 2 * width)),
         })
+    }
+
+    /// Address of the cache in device memory.
+    pub(crate) fn on_gpu(&self) -> Ptr {
+        match &self.0 {
+            Cache::Host(_) => unreachable!("an op of the GPU was given a cache of the CPU"),
+            Cache::Gpu(kv) => kv.ptr(),
+        }
     }
 }
 
@@ -72,23 +97,34 @@ impl Spans {
 }
 
 impl Tape<'_> {
-    /// Adds keys and values of this step to the cache; then the queries attend to all steps of their rows' lineages.
-    /// qkv `[R, 3D]`; `weights` `[R, H]` if heads are weighted; gives `[R, D]`.
+    /// Adds keys and values of this step to the cache: the rows of qkv begin with queries, keys and values, of D = `width`
+    /// columns each.
+    pub fn store_kv(&mut self, qkv: &Var, width: usize, cache: &mut KvCache, lineage: &Lineage) {
+        assert!(3 * width <= qkv.cols(), "store_kv: {} columns for three times {width}", qkv.cols());
+        match &mut cache.0 {
+            Cache::Host(kv) => {
+                let newest = qkv.tensor().values().chunks_exact(qkv.cols()).map(|row| &row[width..3 * width]);
+                kv.put(self.device(), lineage.on_host(), newest);
+            }
+            Cache::Gpu(kv) => cuda::store_kv(qkv, width, kv, lineage.on_gpu()),
+        }
+    }
+
+    /// The queries, with which the rows of qkv begin, attend to all steps of their rows' lineages, the newest one included.
+    /// `weights` `[R, H]` if heads are weighted; gives `[R, D]`.
     pub fn attention_cached(
         &mut self,
         qkv: &Var,
-        heads: usize,
-        cache: &mut KvCache,
+        heads: Heads,
+        cache: &KvCache,
         lineage: &Lineage,
         weights: Option<&Tensor>,
     ) -> Var {
-        let shape = [qkv.rows(), qkv.cols() / 3];
-        let heads = Heads { count: heads, weights };
+        let shape = [qkv.rows(), heads.count * heads.width];
+        let heads = heads.weighted(weights);
         let mut out = self.device().scratch(shape[0] * shape[1]);
-        match &mut cache.0 {
+        match &cache.0 {
             Cache::Host(kv) => {
-                let newest = qkv.tensor().values().chunks_exact(3 * shape[1]).map(|row| &row[shape[1]..]);
-                kv.put(self.device(), lineage.on_host(), newest);
                 cpu::attention_cached(qkv.tensor(), &heads, kv, lineage.on_host(), &mut out);
             }
             Cache::Gpu(kv) => cuda::attention_cached(qkv, &heads, kv, lineage.on_gpu(), &out),
@@ -96,28 +132,28 @@ impl Tape<'_> {
         Var::constant(Tensor::new(shape, out))
     }
 
-    /// q `[R, D]`, each row against the rows of `kv` that `spans` gives to sentence `sentences[row]`. `kv` is a matrix
+    /// The queries, with which the rows of q begin, each against the rows of `kv` that `spans` gives to sentence `sentences[row]`. `kv` is a matrix
     /// `[Nk, P·2D]` of keys and values of P attentions side by side, and the number of this one.
     pub fn attention_memory(
         &mut self,
         q: &Var,
-        heads: usize,
+        heads: Heads,
         (kv, part): (&Tensor, usize),
         spans: &Spans,
         sentences: &Ids,
         weights: Option<&Tensor>,
     ) -> Var {
         assert_eq!(q.rows(), sentences.len(), "attention_memory: rows and sentences disagree");
-        let first_column = part * 2 * q.cols();
-        assert!(first_column + 2 * q.cols() <= kv.cols(), "attention_memory: no part {part}");
-        let (heads, memory) =
-            (Heads { count: heads, weights }, Memory { kv, first_column, spans, sentences });
-        let mut out = self.like(q);
+        let shape @ [_, width] = [q.rows(), heads.count * heads.width];
+        let first_column = part * 2 * width;
+        assert!(first_column + 2 * width <= kv.cols(), "attention_memory: no part {part}");
+        let (heads, memory) = (heads.weighted(weights), Memory { kv, first_column, spans, sentences });
+        let mut out = self.device().scratch(shape[0] * width);
         match self.backend() {
             Backend::Cpu => cpu::attention_memory(q.tensor(), &heads, &memory, &mut out),
             Backend::Gpu(gpu) => cuda::attention_memory(gpu, q, &heads, &memory, &out),
         }
-        Var::constant(Tensor::new(q.shape(), out))
+        Var::constant(Tensor::new(shape, out))
     }
 }
 
@@ -167,7 +203,9 @@ mod tests {
             let new = Var::constant(Tensor::from_host(&device, [2, 3 * width], &rows));
             tape.advance(&mut lineage, 2);
             let weights = Tensor::from_host(&device, [2, heads], &w.row(step).repeat(2));
-            let out = tape.attention_cached(&new, heads, &mut cache, &lineage, Some(&weights));
+            tape.store_kv(&new, width, &mut cache, &lineage);
+            let of_heads = Heads { count: heads, width: width / heads };
+            let out = tape.attention_cached(&new, of_heads, &cache, &lineage, Some(&weights));
             lineage.count_step();
             for (got, want) in out.tensor().row(place).iter().zip(full.tensor().row(step)) {
                 assert!((got - want).abs() < 1e-5, "step {step}: {got} for {want}");

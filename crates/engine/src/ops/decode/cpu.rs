@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::ancestors::{Ancestors, RowStore};
-use super::attention::{Heads, Memory};
+use super::attention::{Memory, Weighted};
 use super::best::{Candidate, LiveRow, Next, Symbols};
 use super::lineage::Lineage;
 use crate::cpu::{for_rows, for_rows_of_two, math, prefetch, vectorised};
@@ -60,38 +60,38 @@ pub(super) fn running(
     );
 }
 
-/// Each query, the first third of a row of qkv, against the keys and values of all steps of its hypothesis.
+/// Each query, at the beginning of a row of qkv, against the keys and values of all steps of its hypothesis.
 pub(super) fn attention_cached(
     qkv: &Tensor,
-    heads: &Heads<'_>,
+    heads: &Weighted<'_>,
     kv: &RowStore,
     ancestors: &Ancestors,
     out: &mut [f32],
 ) {
-    attend_rows((qkv, qkv.cols() / 3), heads, out, |row| {
+    attend_rows(qkv, heads, out, |row| {
         let past = ancestors.of(row);
         (past.len(), move |step: usize| kv.row(past[step]))
     });
 }
 
-pub(super) fn attention_memory(q: &Tensor, heads: &Heads<'_>, memory: &Memory<'_>, out: &mut [f32]) {
+pub(super) fn attention_memory(q: &Tensor, heads: &Weighted<'_>, memory: &Memory<'_>, out: &mut [f32]) {
     let Memory { kv, first_column, spans, sentences } = *memory;
-    attend_rows((q, q.cols()), heads, out, |row| {
+    attend_rows(q, heads, out, |row| {
         let [first, end] = spans.of(sentences.values()[row]);
         (end - first, move |j: usize| &kv.row(first + j)[first_column..])
     });
 }
 
-/// The first `width` values of each row of q against rows of keys and values: `source(row)` gives their number and a way to
+/// The query at the beginning of each row of q against rows of keys and values: `source(row)` gives their number and a way to
 /// read them. They are read as they lie, all heads of a row at once: rows are often 4,096 bytes apart, and a cache keeps few
 /// of the same head.
 fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
-    (q, width): (&Tensor, usize),
-    heads: &Heads<'_>,
+    q: &Tensor,
+    heads: &Weighted<'_>,
     out: &mut [f32],
     source: impl Fn(usize) -> (usize, K) + Sync,
 ) {
-    let k = width / heads.count;
+    let (k, width) = (heads.width, heads.count * heads.width);
     let scale = 1.0 / (k as f32).sqrt();
     out.par_chunks_exact_mut(width).enumerate().with_min_len(4).for_each(|(row, out)| {
         vectorised(

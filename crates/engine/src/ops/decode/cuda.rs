@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::attention::{Heads, Memory};
+use super::attention::{Memory, Weighted};
 use super::best::{Candidate, LiveRow, Next, Symbols};
 use super::lineage::GpuLineage;
 use crate::cuda::Gpu;
@@ -22,15 +22,17 @@ const THREADS: u32 = 256;
 pub(crate) const BEST_THREADS: u32 = 512;
 /// The best of a row of scores.
 pub(crate) const BEST_ROW: (&str, &str) = ("best.cuh", include_str!("best.cuh"));
+/// The struct of a batch norm.
+pub(crate) const NORM: (&str, &str) = ("norm.cuh", include_str!("norm.cuh"));
 
 kernel_struct! {
     /// A batch norm with running statistics.
-    struct Norm { gamma: *const f32, beta: *const f32, mean: *const f32, variance: *const f32 }
+    pub(crate) struct Norm { gamma: *const f32, beta: *const f32, mean: *const f32, variance: *const f32 }
 }
 
 kernels! {
     static FILE = "decode" at "decode.cu", constants [THREADS, BEST_THREADS, WORDS, END, EPSILON],
-        headers &[BEST_ROW];
+        headers &[BEST_ROW, NORM];
 
     /// Keys and values of the newest step go to the cache.
     struct StoreKv = store_kv {
@@ -41,6 +43,7 @@ kernels! {
         room: u32,
         rows: u32,
         width: u32,
+        stride: u32,
     }
 
     /// Lineages take a step.
@@ -236,7 +239,7 @@ pub(super) fn window_step(x: &Var, ring: &Ring<'_>, lineage: &GpuLineage, mean: 
 }
 
 impl Norm {
-    fn of(params: &Params, norm: Option<BatchNorm>) -> Self {
+    pub(crate) fn of(params: &Params, norm: Option<BatchNorm>) -> Self {
         let at = |id: fn(BatchNorm) -> ParamId| norm.map_or(Ptr::NULL, |norm| params.master(id(norm)));
         Self {
             gamma: at(|norm| norm.weight),
@@ -274,46 +277,59 @@ pub(super) fn running_step(
     );
 }
 
-pub(super) fn attention_cached(
-    qkv: &Var,
-    heads: &Heads<'_>,
-    kv: &Buffer,
-    lineage: &GpuLineage,
-    out: &Buffer,
-) {
-    let (gpu, rows, width) = (lineage.table.gpu(), qkv.rows(), qkv.cols() / 3);
-    let (clock, ring, room) = (lineage.clock.ptr(), lineage.room.ring() as u32, lineage.room.rows as u32);
-    gpu.call(
+/// Keys and values of the newest step go to the cache.
+pub(super) fn store_kv(qkv: &Var, width: usize, kv: &Buffer, lineage: &GpuLineage) {
+    let [rows, stride] = qkv.shape();
+    lineage.table.gpu().call(
         runs(2 * rows, width),
-        &StoreKv { qkv: qkv.ptr(), kv: kv.ptr(), clock, ring, room, rows: rows as u32, width: width as u32 },
-    );
-    gpu.call(
-        heads_shape(rows, heads.count),
-        &AttentionCached {
-            q: qkv.ptr(),
-            q_stride: 3 * width as u32,
+        &StoreKv {
+            qkv: qkv.ptr(),
             kv: kv.ptr(),
-            lineage: lineage.table.ptr(),
-            ages: lineage.ages.ptr(),
-            clock,
-            weights: pointer(heads.weights),
-            out: out.ptr(),
-            ring,
-            room,
+            clock: lineage.clock.ptr(),
+            ring: lineage.room.ring() as u32,
+            room: lineage.room.rows as u32,
             rows: rows as u32,
-            heads: heads.count as u32,
-            head_width: (width / heads.count) as u32,
+            width: width as u32,
+            stride: stride as u32,
         },
     );
 }
 
-pub(super) fn attention_memory(gpu: &Gpu, q: &Var, heads: &Heads<'_>, memory: &Memory<'_>, out: &Buffer) {
-    let [rows, width] = q.shape();
+pub(super) fn attention_cached(
+    qkv: &Var,
+    heads: &Weighted<'_>,
+    kv: &Buffer,
+    lineage: &GpuLineage,
+    out: &Buffer,
+) {
+    let [rows, stride] = qkv.shape();
+    lineage.table.gpu().call(
+        heads_shape(rows, heads.count),
+        &AttentionCached {
+            q: qkv.ptr(),
+            q_stride: stride as u32,
+            kv: kv.ptr(),
+            lineage: lineage.table.ptr(),
+            ages: lineage.ages.ptr(),
+            clock: lineage.clock.ptr(),
+            weights: pointer(heads.weights),
+            out: out.ptr(),
+            ring: lineage.room.ring() as u32,
+            room: lineage.room.rows as u32,
+            rows: rows as u32,
+            heads: heads.count as u32,
+            head_width: heads.width as u32,
+        },
+    );
+}
+
+pub(super) fn attention_memory(gpu: &Gpu, q: &Var, heads: &Weighted<'_>, memory: &Memory<'_>, out: &Buffer) {
+    let [rows, stride] = q.shape();
     gpu.call(
         heads_shape(rows, heads.count),
         &AttentionMemory {
             q: q.ptr(),
-            q_stride: width as u32,
+            q_stride: stride as u32,
             kv: memory.kv.ptr().plus(memory.first_column * gpu.act().size()),
             kv_stride: memory.kv.cols() as u32,
             spans: memory.spans.pairs().ptr(),
@@ -322,7 +338,7 @@ pub(super) fn attention_memory(gpu: &Gpu, q: &Var, heads: &Heads<'_>, memory: &M
             out: out.ptr(),
             rows: rows as u32,
             heads: heads.count as u32,
-            head_width: (width / heads.count) as u32,
+            head_width: heads.width as u32,
         },
     );
 }

@@ -9,16 +9,17 @@
 
 // ---- caches ----------------------------------------------------------------------------------------------------
 
-// Puts columns D..3D of qkv [rows, 3D] into the newest step of kv, D = width.
+// Puts columns D..3D of qkv, whose rows are `stride` apart, into the newest step of kv, D = width.
 // launch: grid ceil(rows·2·ceil(width/8)/256), block 256
 extern "C" __global__ void __launch_bounds__(THREADS)
-store_kv(const act* __restrict__ qkv, act* __restrict__ kv, const u32* clock, u32 ring, u32 room, u32 rows, u32 width) {
+store_kv(const act* __restrict__ qkv, act* __restrict__ kv, const u32* clock, u32 ring, u32 room, u32 rows, u32 width,
+         u32 stride) {
     u32 runs = (width + 7) / 8, index = blockIdx.x * THREADS + threadIdx.x;
     u32 row = index / (2 * runs), part = index / runs % 2, at = index % runs * 8;
     if (row >= rows) return;
     u64 to = (u64)(*clock & (ring - 1)) * room + row;
     float v[8];
-    load8(qkv + ((u64)row * 3 + 1 + part) * width, at, width, v);
+    load8(qkv + (u64)row * stride + (1 + part) * width, at, width, v);
     store8(kv + (to * 2 + part) * width, at, width, v);
 }
 
@@ -44,12 +45,7 @@ advance_lineage(u32* lineage, const u32* parents, const u32* ages, const u32* cl
     }
 }
 
-// A batch norm with running statistics, [cols] each; none of them where gamma is null.
-struct Norm {
-    const float *gamma, *beta, *mean, *variance;
-};
-
-// Eight columns, as batch_norm_forward.
+// Eight columns, as batch_norm_forward; unchanged where gamma is null.
 __device__ __forceinline__ void normalise(const Norm& norm, u32 at, u32 cols, float v[8]) {
     if (norm.gamma == nullptr) return;
     float gamma[8], beta[8], mean[8], variance[8];
@@ -248,7 +244,7 @@ __device__ __forceinline__ void attend(const act* q, const act* kv, u64 kv_strid
 #define ROWS (THREADS / 32)
 
 // Each row of q against its own past, the newest step included: out [rows, D], D = heads·head_width; q has rows of
-// q_stride (D, or 3D within qkv); weights [rows, heads] or null. Head widths up to 128; those that are multiples of 8
+// q_stride (D, 3D within qkv, or more); weights [rows, heads] or null. Head widths up to 128; those that are multiples of 8
 // are read fast, and then q_stride must be one, too.
 // launch: grid (ceil(rows/8), heads), block 256
 extern "C" __global__ void __launch_bounds__(THREADS, 3)

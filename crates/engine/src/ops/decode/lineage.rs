@@ -19,7 +19,7 @@ pub struct Room {
 
 impl Room {
     /// Matrices in a ring that holds the last steps. A power of two, so that the clock may wrap.
-    pub(super) fn ring(self) -> usize {
+    pub(crate) fn ring(self) -> usize {
         self.steps.next_power_of_two()
     }
 }
@@ -154,8 +154,11 @@ pub struct RunningSum(Sum);
 
 enum Sum {
     Host(Option<Tensor>),
-    /// `[2, rows, D]`.
-    Gpu(Buffer),
+    /// `[2, rows, D]`, from the first step on.
+    Gpu {
+        size: usize,
+        sums: Option<Buffer>,
+    },
 }
 
 impl RunningSum {
@@ -163,7 +166,7 @@ impl RunningSum {
     pub fn new(device: &Device, room: Room, width: usize) -> Self {
         Self(match device.gpu() {
             None => Sum::Host(None),
-            Some(_) => Sum::Gpu(device.scratch_floats(2 * room.rows * width)),
+            Some(_) => Sum::Gpu { size: 2 * room.rows * width, sums: None },
         })
     }
 }
@@ -195,7 +198,10 @@ impl Tape<'_> {
                 cpu::running(sum.as_ref(), x.tensor(), lineage, norm.as_ref(), both);
                 *sum = Some(Tensor::new(x.shape(), total));
             }
-            Sum::Gpu(sums) => cuda::running_step(self.params, x, sums, lineage.on_gpu(), norm, &mean),
+            Sum::Gpu { size, sums } => {
+                let sums = sums.get_or_insert_with(|| self.device().scratch_floats(*size));
+                cuda::running_step(self.params, x, sums, lineage.on_gpu(), norm, &mean);
+            }
         }
         Tensor::new(x.shape(), mean)
     }

@@ -23,7 +23,7 @@ mod memory;
 pub(crate) mod suite;
 mod window;
 
-pub use attention::{KvCache, Spans};
+pub use attention::{Heads, KvCache, Spans};
 pub use best::{Candidate, Continuations, LiveRow, Next, Symbols, continuations};
 pub use lineage::{Lineage, Room, RunningSum};
 pub use log_probs::{log_probs, mean_log_probs};

@@ -1,7 +1,7 @@
 //! Search: steps over caches while hypotheses move, attention to a memory, the best next tokens.
 
 use super::{
-    Continuations, InputWindow, KvCache, Lineage, LiveRow, Next, Room, RunningSum, SlotTensor, Spans,
+    Continuations, Heads, InputWindow, KvCache, Lineage, LiveRow, Next, Room, RunningSum, SlotTensor, Spans,
     Symbols, continuations, log_probs,
 };
 use crate::device::{Device, Numbers};
@@ -29,7 +29,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// Before each step: parents of the hypotheses that continue (doubled, swapped, dropped; `None` leaves them as they
 /// are), and the number of those that begin.
-const MOVES: [(Option<&[u32]>, usize); 12] = [
+pub(crate) const MOVES: [(Option<&[u32]>, usize); 12] = [
     (None, 3),
     (Some(&[0, 0, 1, 2, 2]), 0),
     (Some(&[4, 1, 0, 2, 3]), 1),
@@ -47,7 +47,7 @@ const MOVES: [(Option<&[u32]>, usize); 12] = [
 /// Steps of self-attention over the cache, attention to a memory, a running gate, and gates over windows that slide and
 /// that never fill. Hypotheses come and go, and there are more steps than the ring holds.
 fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outcome {
-    let d = heads * width;
+    let (d, of_heads) = (heads * width, Heads { count: heads, width });
     let (params, norm) = batch_norm(device, d);
     let mut tape = Tape::evaluation(&params);
     let room = Room { rows: 7, steps: 8 };
@@ -67,10 +67,11 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
         let x = Var::constant(activations(device, numbers, stream + 1, [rows, d]));
         let weights = head_weights(device, rows, heads);
         tape.advance(&mut lineage, rows);
-        let own = tape.attention_cached(&qkv, heads, &mut cache, &lineage, Some(&weights));
+        tape.store_kv(&qkv, d, &mut cache, &lineage);
+        let own = tape.attention_cached(&qkv, of_heads, &cache, &lineage, Some(&weights));
         let whose = Ids::from_host(device, &(0..rows as u32).map(|row| row % 3).collect::<Vec<_>>());
         let [first, last] = [0, 1]
-            .map(|part| tape.attention_memory(&x, heads, (memory.tensor(), part), &spans, &whose, None));
+            .map(|part| tape.attention_memory(&x, of_heads, (memory.tensor(), part), &spans, &whose, None));
         let mean = tape.running_step(&x, &mut sum, &lineage, None);
         let normed = tape.running_step(&x, &mut sum_of_normed, &lineage, Some(norm));
         let memories = [("memory", first.tensor()), ("other memory", last.tensor())];
@@ -152,7 +153,12 @@ fn head_weights(device: &Device, rows: usize, heads: usize) -> Tensor {
     Tensor::from_host(device, [rows, heads], &(0..rows * heads).map(weight).collect::<Vec<_>>())
 }
 
-fn activations(device: &Device, numbers: Numbers, stream: u32, [rows, cols]: [usize; 2]) -> Tensor {
+pub(crate) fn activations(
+    device: &Device,
+    numbers: Numbers,
+    stream: u32,
+    [rows, cols]: [usize; 2],
+) -> Tensor {
     let room = Var::constant(Tensor::new([rows, cols], device.scratch(rows * cols)));
     let values = random(numbers, stream, rows * cols);
     Tensor::new([rows, cols], gradient_of(device, &room, &values))

@@ -17,14 +17,17 @@ use crate::{Tensor, Var};
 
 /// Rows of a block, one warp each; the same of a block that computes a whole gate.
 const ROWS: u32 = 4;
-const GATE_ROWS: u32 = 8;
+pub(crate) const GATE_ROWS: u32 = 8;
 /// Hidden units and experts that the kernel for a whole gate can take.
 const MOST_HIDDEN: usize = 1024;
 const MOST_EXPERTS: usize = 32;
 /// Hidden units for each run of a lane: eight for each of 32 lanes.
 const HIDDEN_PER_RUN: usize = 256;
 /// Runs of a lane at most; a gate is compiled for as many as it needs.
-const GATE_RUNS: usize = MOST_HIDDEN / HIDDEN_PER_RUN;
+pub(crate) const GATE_RUNS: usize = MOST_HIDDEN / HIDDEN_PER_RUN;
+
+/// The second half of a gate.
+pub(crate) const GATE: (&str, &str) = ("gate.cuh", include_str!("gate.cuh"));
 
 /// Ways to pick an expert, as kernels number them.
 const SAMPLE: u32 = 0;
@@ -47,7 +50,8 @@ kernel_struct! {
 
 kernels! {
     static FILE = "mixture" at "mixture.cu",
-        constants [ROWS, GATE_ROWS, GATE_RUNS, SAMPLE, SAMPLE_PER_SENTENCE, ARGMAX, FIXED, GIVEN, MIX];
+        constants [ROWS, GATE_ROWS, GATE_RUNS, SAMPLE, SAMPLE_PER_SENTENCE, ARGMAX, FIXED, GIVEN, MIX],
+        headers &[GATE];
 
     struct MixForward = mix_forward {
         logits: *const Act,
@@ -194,9 +198,14 @@ pub(super) fn pick(
 }
 
 /// Returns true if [`weigh_by_gate`] has room for the network.
-pub(super) fn fits(params: &Params, network: &GateNetwork) -> bool {
+pub(crate) fn fits(params: &Params, network: &GateNetwork) -> bool {
     let [hidden, experts] = [network.fc1[0], network.fc2[0]].map(|id| params.block(id).rows);
     hidden <= MOST_HIDDEN && experts <= MOST_EXPERTS
+}
+
+/// The macro of kernels for a gate of so many hidden units.
+pub(crate) fn gate_runs(hidden: usize) -> (&'static str, u32) {
+    ("GATE_RUNS", hidden.div_ceil(HIDDEN_PER_RUN) as u32)
 }
 
 /// A gate's network with its input.
@@ -230,9 +239,8 @@ pub(super) fn weigh_by_gate(
         bias: Ptr::NULL,
     });
     let [b1, w2, b2] = [network.fc1[1], network.fc2[0], network.fc2[1]].map(|id| params.master(id));
-    let runs = hidden.div_ceil(HIDDEN_PER_RUN) as u32;
     gpu.call_in(
-        &Unit::with(&FILE, vec![("GATE_RUNS", runs)]),
+        &Unit::with(&FILE, vec![gate_runs(hidden)]),
         Shape::of(rows.div_ceil(GATE_ROWS as usize), 32 * GATE_ROWS),
         &GateWeights {
             z: z.ptr(),

@@ -2,8 +2,6 @@
 // mixture or one row of the experts' matrix M [count, heads] for a drawn expert. One warp per row.
 
 // ROWS and GATE_ROWS: of a block, one warp each.
-#define MINUS_INFINITY __uint_as_float(0xff800000u)
-
 // Writes the softmax of a row of logits, or even gates if there are none. A lane writes the experts lane, lane + 32, ….
 template <typename Logit>
 __device__ __forceinline__ void write_gates(const Logit* logits, float* gates, u32 count, u32 lane) {
@@ -161,39 +159,8 @@ pick_forward(const act* logits, const float* experts, Picking picking, float* ga
     for (u32 h = lane; h < heads; h += 32) weights[(u64)row * heads + h] = experts[expert * heads + h];
 }
 
-// GATE_RUNS: runs of eight hidden units that a lane takes, ceil(hidden units / 256).
-
-#if BF16
-// To 11 bits, more than a bfloat16 has.
-__device__ __forceinline__ float gate_tanh(float x) {
-    float y;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-#else
-__device__ __forceinline__ float gate_tanh(float x) {
-    return tanhf(x);
-}
-#endif
-
-// Sums v[0] .. v[7] over the lanes of a warp; lane l gets the sum of v[l / 4]. Lanes share the work: in each step a lane
-// keeps half of the sums and hands over its part of the others.
-__device__ __forceinline__ float scattered_sums(float v[8], u32 lane) {
-#pragma unroll
-    for (int half = 4, o = 16; half > 0; half /= 2, o /= 2) {
-        bool upper = lane & o;
-#pragma unroll
-        for (int i = 0; i < half; i++) {
-            float keep = upper ? v[i + half] : v[i], give = upper ? v[i] : v[i + half];
-            v[i] = keep + __shfl_xor_sync(FULL_WARP, give, o);
-        }
-    }
-    v[0] += __shfl_xor_sync(FULL_WARP, v[0], 2);
-    return v[0] + __shfl_xor_sync(FULL_WARP, v[0], 1);
-}
-
 // The second half of a gate and its head weights in one: hidden = dropout(tanh(z + b1)) [n, inner], logits = W2·hidden + b2,
-// then as pick_forward, or as mix_forward, for at most 32 experts. W2 [count, inner] is small and read again and again: it stays in L1.
+// then as pick_forward, or as mix_forward, for at most 32 experts.
 // launch: grid ceil(n/8), block 256
 extern "C" __global__ void __launch_bounds__(32 * GATE_ROWS)
 gate_weights(const act* z, const float* b1, Dropout dropout, const float* w2, const float* b2, u32 inner,
@@ -212,38 +179,11 @@ gate_weights(const act* z, const float* b1, Dropout dropout, const float* w2, co
 #pragma unroll
         for (int i = 0; i < 8; i++) hidden[r][i] = at + i < inner ? gate_tanh(hidden[r][i] + bias[i]) * f[i] : 0.0f;
     }
-    float logit = MINUS_INFINITY;  // of expert `lane`
-    for (u32 first = 0; first < count; first += 8) {
-        float parts[8] = {};
-#pragma unroll
-        for (int e = 0; e < 8; e++) {
-            if (first + e >= count) continue;
-#pragma unroll
-            for (int r = 0; r < GATE_RUNS; r++) {
-                u32 at = 8 * (lane + 32 * r);
-                if (at >= inner) continue;
-                float w[8];
-                load8(w2 + (first + e) * inner, at, inner, w);
-#pragma unroll
-                for (int i = 0; i < 8; i++) parts[e] = fmaf(hidden[r][i], w[i], parts[e]);
-            }
-        }
-        float sum = scattered_sums(parts, lane);
-        float own = __shfl_sync(FULL_WARP, sum, (lane - first) * 4 % 32);
-        if (lane >= first && lane < min(first + 8, count)) logit = own + own_bias;
-    }
-    float power = expf(logit - warp_max(logit)), gate = power / warp_sum(power);
+    float gate = gate_of_lane(hidden, w2, own_bias, inner, count, lane);
     if (lane < count) gates[(u64)row * count + lane] = gate;
     weights += (u64)row * heads;
     if (picking.how == MIX) {
-        for (u32 first = 0; first < heads; first += 32) {
-            float weight = 0.0f;
-            for (u32 e = 0; e < count; e++) {
-                float g = __shfl_sync(FULL_WARP, gate, e);
-                if (first + lane < heads) weight = fmaf(g, experts[e * heads + first + lane], weight);
-            }
-            if (first + lane < heads) weights[first + lane] = weight;
-        }
+        write_mixture(gate, experts, weights, count, heads, lane);
         return;
     }
     u32 expert = pick(picking, u, &gate, row, count, lane);
