@@ -156,13 +156,20 @@ impl<T> Default for InOrder<T> {
 }
 
 impl<T> InOrder<T> {
-    /// Number of results that were handed over.
-    pub(crate) fn given(&self) -> usize {
-        self.given
+    /// Takes the results of some sentences, and hands over what can be.
+    pub(crate) fn take<E>(
+        &mut self,
+        found: Vec<(usize, T)>,
+        progress: &mut dyn FnMut(usize),
+        each: &mut impl FnMut(usize, T) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        progress(found.len());
+        found.into_iter().for_each(|(i, result)| self.put(i, result));
+        self.give(each)
     }
 
     /// Takes the result of sentence `i`.
-    pub(crate) fn put(&mut self, i: usize, result: T) {
+    fn put(&mut self, i: usize, result: T) {
         let at = i - self.given;
         if at >= self.results.len() {
             self.results.resize_with(at + 1, || None);
@@ -171,7 +178,7 @@ impl<T> InOrder<T> {
     }
 
     /// Hands over the results up to the first that is missing.
-    pub(crate) fn give<E>(
+    fn give<E>(
         &mut self,
         each: &mut impl FnMut(usize, T) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {

@@ -9,6 +9,7 @@
 //! | [`batches`] | batches of like lengths |
 //! | [`options`] | beam, penalties, length limits and choices, with their formulas and defaults |
 //! | [`running`], `lane` | the running batch: sentences join and leave at step boundaries; one model or an ensemble |
+//! | `feed`, `side_by_side` | running batches that are fed with a group, on threads of their own |
 //! | [`beam`] | the rules of the search; a batch of sentences at once |
 //! | `sentence` | the search for one sentence: hypotheses that end and that live on |
 //! | `choice` | forced prefixes, no repetitions, diverse groups and sampling, on the host |
@@ -29,6 +30,7 @@ mod choice;
 pub mod continuation;
 pub mod error;
 pub mod experts;
+mod feed;
 pub mod gates;
 pub mod hypothesis;
 mod lane;

@@ -1,10 +1,10 @@
 //! The translation pipeline: groups of sentences in, hypotheses out, in the order of the input.
 //!
 //! A group is translated with options of its own, and the result for a sentence does not depend on its
-//! neighbours. Behind this interface is a [`RunningBatch`], which the pipeline feeds with the longest sentences
-//! of a window first. On a CPU with many threads there are several side by side.
+//! neighbours. Behind this interface is a [`RunningBatch`](crate::RunningBatch), which the pipeline feeds with the longest
+//! sentences of a window first. On a CPU with many threads there are several side by side. With a GPU, the search has
+//! a thread of its own: the device need not wait while results are handed over, of which many come at once.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use mae_data::{PackedBatch, ParallelDataset, Segmentation, Sentences, Vocab};
@@ -12,12 +12,13 @@ use mae_model::{ExpertMode, Translator};
 
 use crate::batches::{BatchLimits, InOrder, LongestFirst, Work, in_order};
 use crate::error::{Error, Result};
-use crate::gates::{SentenceGates, gates_of};
+use crate::feed::Feed;
+use crate::gates::SentenceGates;
 use crate::hypothesis::Hypothesis;
 use crate::options::SearchOptions;
 use crate::reference::score_references;
-use crate::running::{Job, RunningBatch, SearchCaches};
-use crate::side_by_side::{batches_for, side_by_side};
+use crate::running::{Job, SearchCaches};
+use crate::side_by_side::{apart, batches_for, side_by_side};
 use crate::text::{Fitted, text};
 
 /// Sentences that wait in the running batch.
@@ -104,39 +105,28 @@ impl<'m> Pipeline<'m> {
         mut each: impl FnMut(usize, Translated) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         group.check()?;
+        let work = Feed { models: &self.models, limits: self.limits, group, options };
         let batches = batches_for(self.models.first().copied(), group.sources.len());
         if batches > 1 {
-            return side_by_side(batches, &self.models, self.limits, (group, options), progress, each);
+            return side_by_side(batches, work, progress, each);
         }
         let caches = std::mem::take(&mut self.caches);
-        let mut batch = RunningBatch::with_caches(&self.models, &options.mode, self.limits, caches)?;
+        let mut fed = work.batch(caches, AHEAD)?;
         let mut order = LongestFirst::new(group.sources);
-        let (search, mut tickets) = (Arc::new(options.search.clone()), HashMap::new());
+        if self.models[0].params().device().is_gpu() {
+            let done;
+            (self.caches, done) = apart(fed, order, progress, each);
+            return done;
+        }
         let mut results = InOrder::default();
         let mut run = || -> std::result::Result<(), E> {
-            while results.given() < group.sources.len() {
-                while batch.waiting() < AHEAD
-                    && let Some(i) = order.next()
-                {
-                    match group.job(i, &search) {
-                        Some(job) => drop(tickets.insert(batch.submit(job)?, i)),
-                        None => results.put(i, Translated::empty()),
-                    }
-                }
-                let mut found = Vec::new();
-                for (ticket, hypotheses) in batch.step()? {
-                    found.push((tickets.remove(&ticket).expect("submitted above"), hypotheses?));
-                }
-                progress(found.len());
-                for (i, translated) in with_gates(&self.models, &group, options, found)? {
-                    results.put(i, translated);
-                }
-                results.give(&mut each)?;
+            while let Some(found) = fed.step(|| order.next())? {
+                results.take(found, progress, &mut each)?;
             }
             Ok(())
         };
         let done = run();
-        self.caches = batch.into_caches();
+        self.caches = fed.into_caches();
         done
     }
 
@@ -162,28 +152,6 @@ impl<'m> Pipeline<'m> {
         };
         in_order(&work, progress, find, |i, found| each(i, found.unwrap_or_default()))
     }
-}
-
-/// Adds gates to the translations of some sentences of a group, if they are asked for.
-pub(crate) fn with_gates(
-    models: &[&Translator],
-    group: &Group<'_>,
-    options: &GroupOptions,
-    found: Vec<(usize, Vec<Hypothesis>)>,
-) -> Result<Vec<(usize, Translated)>> {
-    let (places, hypotheses): (Vec<usize>, Vec<Vec<Hypothesis>>) = found.into_iter().unzip();
-    let gates = if options.gates == GateReport::None || places.is_empty() {
-        vec![None; places.len()]
-    } else {
-        let ids: Vec<u32> = places.iter().map(|&i| i as u32).collect();
-        let mut batch = PackedBatch::from_sources(group.sources, &ids);
-        batch.ids.iter_mut().for_each(|id| *id += group.first as u32);
-        let gates = gates_of(models[0], &batch, &hypotheses, &options.mode)?;
-        gates.into_iter().map(Some).collect()
-    };
-    let both = hypotheses.into_iter().zip(gates);
-    let translated = both.map(|(hypotheses, gates)| Translated { hypotheses, gates });
-    Ok(places.into_iter().zip(translated).collect())
 }
 
 impl Group<'_> {
