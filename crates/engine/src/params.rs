@@ -13,14 +13,15 @@ mod subset;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::builder::ParamsBuilder;
 pub use self::gradients::{Gradients, Written};
 use self::layout::Layout;
 pub use self::layout::{Block, GroupId, GroupSet, Named, ParamId};
 pub use self::slices::Slice;
-pub(crate) use self::storage::Matrix;
 pub use self::storage::{ComputeType, is_large};
+pub(crate) use self::storage::{Matrix, PackedMatrix};
 use self::storage::{Packed, Values};
 pub use self::subset::VocabularySubset;
 use crate::cuda::memory::Ptr;
@@ -40,12 +41,25 @@ pub struct Params {
     /// Matrices that are packed for products, by block; they are not in the buffers.
     packed: Vec<Option<Packed>>,
     names: BTreeMap<String, ParamId>,
+    /// [`Params::state`].
+    state: u64,
+}
+
+/// A number that was not given before.
+fn new_state() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Params {
     /// The device the parameters live on.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Number of the state of parameters on a CPU: it is another after every change, and another for other parameters.
+    pub(crate) fn state(&self) -> u64 {
+        self.state
     }
 
     /// A block's place and shape.
@@ -115,6 +129,7 @@ impl Params {
             shadows: shadows.collect(),
             packed: self.packed.clone(),
             names: self.names.clone(),
+            state: new_state(),
         };
         for group in (0..part.buffers.len()).filter(|&group| held(group)) {
             part.refresh(GroupId(group), 0..part.layout.group_len[group]);
@@ -128,6 +143,7 @@ impl Params {
         if values.len() != range.len() {
             return Err(Error::WrongSize { name: name.to_owned(), expected: range.len(), got: values.len() });
         }
+        self.state = new_state();
         if let Some(packed) = &mut self.packed[block] {
             packed.set(rows.start, values);
             return Ok(());
@@ -144,6 +160,7 @@ impl Params {
         if values.len() != range.len() || scales.len() != rows.len() {
             return Err(Error::WrongSize { name: name.to_owned(), expected: range.len(), got: values.len() });
         }
+        self.state = new_state();
         if let Some(Packed::Int8(matrix)) = &mut self.packed[block] {
             matrix.set_rounded(first, values, scales);
             return Ok(());
@@ -181,6 +198,7 @@ impl Params {
 
     /// Overwrites the flat buffer of `group`.
     pub(crate) fn set_group(&mut self, group: GroupId, values: &[f32]) {
+        self.state = new_state();
         self.buffers[group.0].write_in_pieces(values);
         self.refresh(group, 0..values.len());
     }
@@ -207,6 +225,7 @@ impl Params {
 
     /// Moves blocks (running statistics) as ops have asked for, in the device's order of work.
     pub fn apply(&mut self, updates: Updates) {
+        self.state = new_state();
         match self.device.backend() {
             Backend::Cpu => {
                 for (id, values) in updates.0 {
@@ -277,6 +296,7 @@ impl Params {
     }
 
     pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut [f32] {
+        self.state = new_state();
         self.buffers.get_mut(group.0).map_or(&mut [], |buffer| &mut **buffer)
     }
 }

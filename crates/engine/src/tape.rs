@@ -180,24 +180,6 @@ impl<'p> Tape<'p> {
         self.batch.clone()
     }
 
-    /// Runs two parts of a pass that do not need each other's results; in evaluation on a CPU at the same time.
-    pub fn side_by_side<A: Send, B: Send>(
-        &mut self,
-        first: impl FnOnce(&mut Tape<'_>) -> A + Send,
-        second: impl FnOnce(&mut Tape<'_>) -> B + Send,
-    ) -> (A, B) {
-        let evaluates = self.gradients.is_none() && !self.is_training();
-        match self.backend() {
-            Backend::Cpu if evaluates && rayon::current_num_threads() > 1 => {
-                let mut other = Tape::evaluation(self.params);
-                // The one that this thread begins with is the one that gives work to the most threads.
-                let (second, first) = rayon::join(|| second(&mut other), || first(self));
-                (first, second)
-            }
-            _ => (first(self), second(self)),
-        }
-    }
-
     /// The device that the ops of this pass run on.
     pub fn device(&self) -> &'p Device {
         self.params.device()
@@ -317,28 +299,4 @@ impl<'p> Tape<'p> {
 fn last_node(first_uses: &[Cell<usize>], slice: &Slice) -> usize {
     let uses = slice.blocks.iter().map(|&block| first_uses.get(block).map_or(usize::MAX, Cell::get));
     uses.map(|first| if first == usize::MAX { 0 } else { first }).min().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ParamsBuilder;
-
-    /// Both parts run and give their results, whatever the threads; in training one after the other, on the same tape.
-    #[test]
-    fn parts_run_side_by_side_or_in_order() {
-        let params = ParamsBuilder::default().finish(&Device::cpu());
-        for threads in [1, 3] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
-            let both = pool.install(|| Tape::evaluation(&params).side_by_side(|_| 2, |_| "two"));
-            assert_eq!(both, (2, "two"));
-        }
-        let mut gradients = params.gradients();
-        let mut tape = Tape::training(&params, &mut gradients, GroupSet::NONE, Rng::new(1, 1));
-        let streams = |tape: &mut Tape<'_>| {
-            tape.next_stream();
-            tape.streams
-        };
-        assert_eq!(tape.side_by_side(streams, streams), (1, 2));
-    }
 }

@@ -75,7 +75,8 @@ impl ParamsBuilder {
             Vec::new()
         };
         let (layout, names) = (Arc::new(self.layout), self.names);
-        let params = Params { device: device.clone(), layout, buffers, shadows, packed, names };
+        let state = super::new_state();
+        let params = Params { device: device.clone(), layout, buffers, shadows, packed, names, state };
         for group in 0..params.buffers.len() {
             params.refresh(GroupId(group), 0..params.layout.group_len[group]);
         }

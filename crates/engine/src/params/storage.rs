@@ -129,6 +129,20 @@ pub(super) fn pack(layout: &mut Layout, compute: ComputeType, exact: GroupSet) -
     all
 }
 
+/// A matrix that is no parameter, packed as one.
+pub(crate) struct PackedMatrix(Packed);
+
+impl PackedMatrix {
+    /// `Y[m, rows] = X[m, cols]·Wᵀ`.
+    pub(crate) fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
+        match &self.0 {
+            Packed::F32(matrix) => matrix.product(m, x, y),
+            Packed::Bf16(matrix) => matrix.product(m, x, y),
+            Packed::Int8(matrix) => matrix.product(m, x, y),
+        }
+    }
+}
+
 /// A matrix `[rows, cols]` as ops of the CPU read it.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
@@ -155,6 +169,37 @@ impl<'a> Matrix<'a> {
             Values::Packed(Packed::F32(matrix)) => matrix.product(m, x, y),
             Values::Packed(Packed::Bf16(matrix)) => matrix.product(m, x, y),
             Values::Packed(Packed::Int8(matrix)) => matrix.product(m, x, y),
+        }
+    }
+
+    /// A matrix `[rows, cols]` of other numbers, packed as this one is; `None` where it is not packed.
+    pub(crate) fn packed_like(self, values: &[f32]) -> Option<PackedMatrix> {
+        let Values::Packed(packed) = self.values else { return None };
+        let rows = values.len() / self.cols;
+        let mut like = match packed {
+            Packed::F32(_) => Packed::F32(Panels::zeros([rows, self.cols])),
+            Packed::Bf16(_) => Packed::Bf16(Panels::zeros([rows, self.cols])),
+            Packed::Int8(_) => Packed::Int8(Int8Matrix::zeros([rows, self.cols])),
+        };
+        like.set(0, values);
+        Some(PackedMatrix(like))
+    }
+
+    /// `Y[m, rows] = X[m, cols]·Wᵀ` and `Z = X·Vᵀ` in one go, V being packed as this matrix is.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub(crate) fn products(self, other: &PackedMatrix, m: usize, x: &[f32], y: [&mut [f32]; 2]) {
+        match (self.values, &other.0) {
+            (Values::Packed(Packed::F32(one)), Packed::F32(other)) => Panels::products([one, other], m, x, y),
+            (Values::Packed(Packed::Bf16(one)), Packed::Bf16(other)) => {
+                Panels::products([one, other], m, x, y)
+            }
+            (Values::Packed(Packed::Int8(one)), Packed::Int8(other)) => {
+                Int8Matrix::products([one, other], m, x, y);
+            }
+            _ => unreachable!("matrices that are packed in different ways"),
         }
     }
 

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::gemm::meter;
-use super::panels::{Output, PANEL, for_parts};
+use super::panels::{Output, PANEL, for_parts, of_each};
 pub use quantise::quantise_row;
 
 /// Values of a row that are multiplied at a time, and that lie side by side.
@@ -143,26 +143,38 @@ impl Int8Matrix {
 
     /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.
     pub fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
-        self.product_by(fastest(), m, x, y);
+        Self::products_by(fastest(), [self], m, x, [y]);
     }
 
-    fn product_by(&self, kernel: Kernel, m: usize, x: &[f32], y: &mut [f32]) {
-        let (n, k) = (self.rows, self.cols);
-        assert!(x.len() == m * k && y.len() == m * n, "int8 product of {m}x{n}x{k}");
-        if m == 0 || n == 0 {
+    /// The same with several matrices of as many columns, all at once: X is rounded once.
+    pub(crate) fn products<const N: usize>(all: [&Self; N], m: usize, x: &[f32], y: [&mut [f32]; N]) {
+        Self::products_by(fastest(), all, m, x, y);
+    }
+
+    fn products_by<const N: usize>(kernel: Kernel, all: [&Self; N], m: usize, x: &[f32], y: [&mut [f32]; N]) {
+        let (k, columns) = (all[0].cols, all.iter().map(|w| w.rows).sum::<usize>());
+        for (w, y) in all.iter().zip(&y) {
+            let n = w.rows;
+            assert!(w.cols == k && x.len() == m * k && y.len() == m * n, "int8 product of {m}x{n}x{k}");
+        }
+        if m == 0 || columns == 0 {
             return;
         }
-        let _metered = meter::start(2 * m * n * k);
+        let _metered = meter::start(2 * m * columns * k);
         let (mut rounded, mut scales) = ROUNDED.take();
-        let bytes = m * kernel.form.row_bytes(self.depth());
+        let bytes = m * kernel.form.row_bytes(all[0].depth());
         rounded.resize(rounded.len().max(bytes), 0);
         scales.resize(scales.len().max(m), 0.0);
         quantise::quantise_rows(x, k, kernel.form, &mut rounded[..bytes], &mut scales[..m]);
-        let (x, y) = (Activations { values: &rounded, scales: &scales }, Output(y.as_mut_ptr()));
-        for_parts([m, n.div_ceil(PANEL)], m * n * k < SMALL, |rows, panels| {
-            // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
-            // parts lie inside Y and do not overlap.
-            unsafe { (kernel.compute)(&Part { x: &x, w: self, rows, panels, y }) };
+        let x = Activations { values: &rounded, scales: &scales };
+        let (outputs, panels) = (y.map(|y| Output(y.as_mut_ptr())), all.map(|w| w.rows.div_ceil(PANEL)));
+        for_parts([m, panels.iter().sum()], m * columns * k < SMALL, |rows, some| {
+            for (i, panels) in of_each(panels, some) {
+                let (rows, y) = (rows.clone(), outputs[i]);
+                // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
+                // parts lie inside Y and do not overlap.
+                unsafe { (kernel.compute)(&Part { x: &x, w: all[i], rows, panels, y }) };
+            }
         });
         ROUNDED.set((rounded, scales));
     }

@@ -39,7 +39,7 @@ fn all_kernels_give_the_same_whole_numbers() {
         }
         for kernel in kernels() {
             let mut y = vec![f32::NAN; m * n];
-            matrix.product_by(kernel, m, &x, &mut y);
+            Int8Matrix::products_by(kernel, [&matrix], m, &x, [&mut y]);
             assert_eq!(y, want, "{}, {m}x{n}x{k}", kernel.name);
         }
     }
@@ -53,7 +53,7 @@ fn nothing_saturates() {
         let matrix = matrix(&vec![w_sign; n * k], [n, k]);
         for (m, kernel) in [1, 17].into_iter().flat_map(|m| kernels().into_iter().map(move |k| (m, k))) {
             let mut y = vec![0.0; m * n];
-            matrix.product_by(kernel, m, &vec![x_sign * 2.0; m * k], &mut y);
+            Int8Matrix::products_by(kernel, [&matrix], m, &vec![x_sign * 2.0; m * k], [&mut y]);
             let want = (127 * 127 * k) as f32 * x_sign * w_sign * ((2.0 / 127.0) * (1.0 / 127.0));
             assert_eq!(y, vec![want; m * n], "{}, {m} rows", kernel.name);
         }

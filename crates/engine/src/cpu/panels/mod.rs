@@ -141,23 +141,54 @@ impl<W: Number> Panels<W> {
 
     /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.
     pub(crate) fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
-        self.product_by(kernel::fastest(), m, x, y);
+        Self::products_by(kernel::fastest(), [self], m, x, [y]);
     }
 
-    fn product_by(&self, kernel: Kernel<W>, m: usize, x: &[f32], y: &mut [f32]) {
-        let (n, k) = (self.rows, self.cols);
-        assert!(x.len() == m * k && y.len() == m * n, "product of {m}x{n}x{k}");
-        if m == 0 || n == 0 {
+    /// The same with several matrices of as many columns, all at once.
+    pub(crate) fn products<const N: usize>(all: [&Self; N], m: usize, x: &[f32], y: [&mut [f32]; N]) {
+        Self::products_by(kernel::fastest(), all, m, x, y);
+    }
+
+    fn products_by<const N: usize>(
+        kernel: Kernel<W>,
+        all: [&Self; N],
+        m: usize,
+        x: &[f32],
+        y: [&mut [f32]; N],
+    ) {
+        let (k, columns) = (all[0].cols, all.iter().map(|w| w.rows).sum::<usize>());
+        for (w, y) in all.iter().zip(&y) {
+            let n = w.rows;
+            assert!(w.cols == k && x.len() == m * k && y.len() == m * n, "product of {m}x{n}x{k}");
+        }
+        if m == 0 || columns == 0 {
             return;
         }
-        let _metered = meter::start(2 * m * n * k);
-        let (y, panels) = (Output(y.as_mut_ptr()), n.div_ceil(PANEL));
-        for_parts([m, panels], m * n * k < SMALL, |rows, panels| {
-            // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the parts
-            // lie inside Y and do not overlap.
-            unsafe { kernel(&Part { x, w: self.values(), k, n, rows, panels, y }) };
+        let _metered = meter::start(2 * m * columns * k);
+        let (outputs, panels) = (y.map(|y| Output(y.as_mut_ptr())), all.map(|w| w.rows.div_ceil(PANEL)));
+        for_parts([m, panels.iter().sum()], m * columns * k < SMALL, |rows, some| {
+            for (i, panels) in of_each(panels, some) {
+                let (w, rows, y) = (all[i].values(), rows.clone(), outputs[i]);
+                // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
+                // parts lie inside Y and do not overlap.
+                unsafe { kernel(&Part { x, w, k, n: all[i].rows, rows, panels, y }) };
+            }
         });
     }
+}
+
+/// What a range of the panels of several matrices, one after the other, is in each: `counts` are their panels.
+pub(crate) fn of_each<const N: usize>(
+    counts: [usize; N],
+    range: Range<usize>,
+) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let mut before = 0;
+    counts.into_iter().enumerate().filter_map(move |(i, count)| {
+        let first = before;
+        before += count;
+        let inside = range.start.max(first)..range.end.min(before);
+        (inside.start < inside.end).then(|| (i, inside.start - first..inside.end - first))
+    })
 }
 
 /// Calls `compute(rows, panels)` for parts of `m` rows and so many panels, by all threads unless the product is small.

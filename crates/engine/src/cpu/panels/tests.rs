@@ -27,7 +27,7 @@ fn check<W: Number>() {
         }
         for (name, kernel) in kernel::kernels() {
             let mut y = vec![f32::NAN; m * n];
-            panels.product_by(kernel, m, &x, &mut y);
+            Panels::products_by(kernel, [&panels], m, &x, [&mut y]);
             assert_eq!(y, want, "{name}, {m}x{n}x{k}");
         }
     }

@@ -1,7 +1,5 @@
 //! The GPU's implementation: one product, and one kernel for what follows.
 
-use std::sync::Arc;
-
 use super::Gated;
 use crate::cuda::Gpu;
 use crate::cuda::compile::Unit;
@@ -120,7 +118,6 @@ impl Folded {
 }
 
 pub(super) fn step(
-    gpu: &Arc<Gpu>,
     params: &Params,
     x: &Var,
     (gated, folded): (&Gated, &Folded),
@@ -129,7 +126,7 @@ pub(super) fn step(
     cache: Option<(&mut KvCache, usize)>,
 ) -> (Var, Tensor) {
     let ([rows, cols], [projected, hidden], device) = (x.shape(), folded.sizes, params.device());
-    let stride = projected + hidden;
+    let (gpu, stride) = (x.tensor().gpu(), projected + hidden);
     let z = device.scratch(rows * stride);
     gpu.product(&Product {
         size: [rows, stride, cols],

@@ -31,7 +31,7 @@ pub(super) fn mix(logits: &Var, experts: &Tensor, results: &mut Results) {
 const ROWS_PER_TASK: usize = 16;
 
 /// True if [`weigh_by_gate`] can compute this network: its second layer is small, as that of most gates.
-pub(super) fn fits(params: &Params, network: &GateNetwork) -> bool {
+pub(crate) fn fits(params: &Params, network: &GateNetwork) -> bool {
     params.matrix(network.fc2[0]).plain().is_some()
 }
 
@@ -44,19 +44,34 @@ pub(super) fn weigh_by_gate(
     picked: Option<&Pick>,
     results: &mut Results,
 ) {
-    let [(fc1, b1), (fc2, b2)] =
-        [network.fc1, network.fc2].map(|[w, b]| (params.matrix(w), params.values(b)));
+    let [fc1, b1] = network.fc1;
+    let b1 = params.values(b1);
+    let mut units = params.device().scratch_floats(x.rows() * b1.len());
+    params.matrix(fc1).product(x.rows(), x.values(), &mut units, Precision::Full);
+    weigh_units(params, (&mut units, b1), network, experts, results);
+    if let Some(pick) = picked {
+        put_picked(experts, pick, None, results);
+    }
+}
+
+/// A gate from the sums of its hidden units on, to which `b1` is still to be added; mixes all experts.
+pub(crate) fn weigh_units(
+    params: &Params,
+    (units, b1): (&mut [f32], &[f32]),
+    network: &GateNetwork,
+    experts: &Tensor,
+    results: &mut Results,
+) {
+    let [fc2, b2] = network.fc2;
+    let (second, b2) = (params.matrix(fc2).plain().expect("`fits` has looked"), params.values(b2));
     let (hidden, (heads, count)) = (b1.len(), (experts.cols(), experts.rows()));
-    let mut units = params.device().scratch_floats(x.rows() * hidden);
-    fc1.product(x.rows(), x.values(), &mut units, Precision::Full);
-    let second = fc2.plain().expect("`fits` has looked");
     let weigh = |units: &mut [f32], gates: &mut [f32], weights: &mut [f32]| {
         let rows = units.len() / hidden;
         vectorised(
             #[inline(always)]
             || {
                 for units in units.chunks_exact_mut(hidden) {
-                    units.iter_mut().zip(b1).for_each(|(unit, b)| *unit = math::tanh(*unit + b));
+                    units.iter_mut().zip(b1).for_each(|(unit, b)| *unit = math::quick_tanh(*unit + b));
                 }
             },
         );
@@ -73,17 +88,15 @@ pub(super) fn weigh_by_gate(
             },
         );
     };
-    let Results { gates, weights, .. } = &mut *results;
+    let rows = units.len() / hidden;
+    let Results { gates, weights, .. } = results;
     let [of_units, of_gates, of_weights] = [hidden, count, heads].map(|width| ROWS_PER_TASK * width);
-    if x.rows() <= 2 * ROWS_PER_TASK {
+    if rows <= 2 * ROWS_PER_TASK {
         let tasks = units.chunks_mut(of_units).zip(gates.chunks_mut(of_gates));
         tasks.zip(weights.chunks_mut(of_weights)).for_each(|((units, gates), w)| weigh(units, gates, w));
     } else {
         let tasks = units.par_chunks_mut(of_units).zip(gates.par_chunks_mut(of_gates));
         tasks.zip(weights.par_chunks_mut(of_weights)).for_each(|((units, gates), w)| weigh(units, gates, w));
-    }
-    if let Some(pick) = picked {
-        put_picked(experts, pick, None, results);
     }
 }
 

@@ -4,7 +4,7 @@
 //! keeps and 0 for the others. A mixture of experts with gate g is one number per head: `w = g·M`. Drawing one
 //! expert is taking one row of M.
 
-mod cpu;
+pub(super) mod cpu;
 pub(super) mod cuda;
 #[cfg(feature = "suite")]
 pub(crate) mod suite;
@@ -48,21 +48,21 @@ pub struct HeadMix {
 }
 
 /// Memory for the gates `[n, E]` and head weights `[n, H]` of n rows.
-struct Results {
+pub(crate) struct Results {
     shapes: [[usize; 2]; 2],
     gates: Buffer,
     weights: Buffer,
 }
 
 impl Results {
-    fn new(tape: &Tape<'_>, rows: usize, experts: &Tensor) -> Self {
+    pub(crate) fn new(tape: &Tape<'_>, rows: usize, experts: &Tensor) -> Self {
         let shapes = [[rows, experts.rows()], [rows, experts.cols()]];
         let [gates, weights] = shapes.map(|[rows, cols]| tape.device().scratch_floats(rows * cols));
         Self { shapes, gates, weights }
     }
 
     /// Without a gradient.
-    fn constant(self) -> HeadMix {
+    pub(crate) fn constant(self) -> HeadMix {
         let [gates, weights] = self.shapes;
         HeadMix {
             weights: Var::constant(Tensor::new(weights, self.weights)),
