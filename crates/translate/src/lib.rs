@@ -12,7 +12,7 @@
 //! | `feed`, `side_by_side` | running batches that are fed with a group, on threads of their own |
 //! | [`beam`] | the rules of the search; a batch of sentences at once |
 //! | `sentence` | the search for one sentence: hypotheses that end and that live on |
-//! | `choice` | forced prefixes, no repetitions, diverse groups and sampling, on the host |
+//! | `choice` | forced prefixes, no repetitions, diverse groups and sampling |
 //! | [`sampling`] | drawing a token from a row of log-probabilities |
 //! | [`shortlist`] | types that a translation may have, by the words of its source |
 //! | [`hypothesis`] | a finished translation with its score |
