@@ -1,5 +1,5 @@
-//! The CPU's implementation: the products of the projection and of the gate's first layer in one go, then the rest of the
-//! gate. For matrices that are packed for inference; others are multiplied one after the other.
+//! The CPU's implementation: the products of the projection and of the gate's first layer in one go, then the rest of
+//! the gate. For matrices that are packed for inference; others are multiplied one after the other.
 
 use super::Gated;
 use crate::cpu::gemm::Precision;
@@ -55,8 +55,8 @@ impl Folded {
     }
 }
 
-/// Rows of a step up to which one thread computes the gate while others project: what follows the product of a gate is then
-/// too short to be shared, and too long to be waited for.
+/// Rows of a step up to which one thread computes the gate while others project: what follows the product of a gate is
+/// then too short to be shared, and too long to be waited for.
 const FEW_ROWS: usize = 16;
 
 pub(super) fn step(

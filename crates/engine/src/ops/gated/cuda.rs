@@ -72,10 +72,10 @@ pub(super) fn fits(params: &Params, gated: &Gated) -> bool {
 pub(super) struct Folded {
     /// P and the number of hidden units.
     sizes: [usize; 2],
-    /// `[P + hidden, D]`, and its bias: none for hidden units.
+    /// `[P + hidden, D]`, and its bias.
     weight: Buffer,
     bias: Buffer,
-    /// b₁'.
+    /// What rounding takes from b₁' in the bias.
     hidden_bias: Buffer,
     /// `[2, rows, hidden]`.
     sums: Buffer,

@@ -1,8 +1,9 @@
-// A projection and the first layer of a gate over running means as one matrix, and what follows their product in a step of
-// a search: see mod.rs. How steps, rows and sums lie: see decode.cu.
+// A projection and the first layer of a gate over running means as one matrix, and what follows their product in a step
+// of a search: see mod.rs. How steps, rows and sums lie: see decode.cu.
 
-// weight [projected + hidden, cols] and bias: the rows of the projection, then W1 times the norm's scales with a bias of 0;
-// hidden_bias = b1 + W1·(the norm's shifts). cols is a multiple of 8.
+// weight [projected + hidden, cols] and bias: the rows of the projection, then W1 times the norm's scales with the bias
+// b1 + W1·(the norm's shifts), so that what the product rounds is centred; hidden_bias: what rounding takes from that
+// bias. cols is a multiple of 8.
 // launch: grid projected + hidden, block 256
 extern "C" __global__ void __launch_bounds__(THREADS)
 fold_gate(const act* projection, const act* projection_bias, const float* w1, const float* b1, Norm norm, act* weight,
@@ -29,19 +30,19 @@ fold_gate(const act* projection, const act* projection_bias, const float* w1, co
     if (threadIdx.x != 0) return;
     float total = b1[unit];
     for (u32 w = 0; w < THREADS / 32; w++) total += sums[w];
-    hidden_bias[unit] = total;
-    bias[row] = as_act(0.0f);
+    bias[row] = as_act(total);
+    hidden_bias[unit] = total - as_float(as_act(total));
 }
 
-// z [n, stride] is the product: `projected` columns of the projection, then `inner` hidden units, whose sums over the steps of
-// a hypothesis are kept in sums [2, room, inner]. weights [n, heads] = gate·M of their means. Where kv is not null, the
-// projection is queries, keys and values of `width` columns, and keys and values go to the newest step of kv, as by store_kv.
-// All sizes of rows are multiples of 8.
+// z [n, stride] is the product: `projected` columns of the projection, then `inner` hidden units, whose sums over the
+// steps of a hypothesis are kept in sums [2, room, inner]. weights [n, heads] = gate·M of their means with b1 added.
+// Where kv is not null, the projection is queries, keys and values of `width` columns, and keys and values go to the
+// newest step of kv, as by store_kv. All sizes of rows are multiples of 8.
 // launch: grid ceil(n/8), block 256
 extern "C" __global__ void __launch_bounds__(32 * GATE_ROWS)
-gated_weights(const act* z, u32 stride, u32 projected, float* sums, const u32* parents, const u32* ages, const u32* clock,
-              const float* b1, const float* w2, const float* b2, u32 inner, const float* experts, float* weights, act* kv,
-              u32 ring, u32 room, u32 n, u32 count, u32 heads, u32 width) {
+gated_weights(const act* z, u32 stride, u32 projected, float* sums, const u32* parents, const u32* ages,
+              const u32* clock, const float* b1, const float* w2, const float* b2, u32 inner, const float* experts,
+              float* weights, act* kv, u32 ring, u32 room, u32 n, u32 count, u32 heads, u32 width) {
     u32 lane = threadIdx.x % 32, row = blockIdx.x * GATE_ROWS + threadIdx.x / 32;
     if (row >= n) return;
     u32 t = *clock, age = ages[row];

@@ -1,10 +1,10 @@
-//! Inference only: a projection of x, and the head weights that a gate makes of the running mean of x, at each step of a
-//! search.
+//! Inference only: a projection of x, and the head weights that a gate makes of the running mean of x, at each step of
+//! a search.
 //!
-//! The first layer of the gate and the mean can change places: W₁·norm(mean x) + b₁ = mean(W₁'·x) + b₁', where column c of
-//! W₁' is that of W₁ times γ/√(variance + ε), and b₁' = b₁ + W₁·(β − mean·γ/√(variance + ε)). So both products have the
-//! same input and are computed at once, and sums of hidden units are kept. A GPU multiplies x by one matrix, the rows of
-//! the projection with those of W₁' below them.
+//! The first layer of the gate and the mean can change places: W₁·norm(mean x) + b₁ = mean(W₁'·x) + b₁', where W₁' is
+//! W₁ with its columns times γ/√(variance + ε), and b₁' = b₁ + W₁·(β − mean·γ/√(variance + ε)). So both products have the
+//! same input and are computed at once, and sums of hidden units are kept. A GPU multiplies x by one matrix, the rows
+//! of the projection with those of W₁' below them.
 
 mod cpu;
 pub(super) mod cuda;
@@ -66,9 +66,9 @@ impl GatedProjection {
 }
 
 impl Tape<'_> {
-    /// The projection of x `[R, D]`, and the head weights `[R, H]` of a mixture of `experts` by the gate. The first P columns
-    /// of the result are the projection; on a GPU there may be more. A `cache` is given the keys and values, if the projection
-    /// has them: its columns are queries, keys and values, of `width` each.
+    /// The projection of x `[R, D]`, and the head weights `[R, H]` of a mixture of `experts` by the gate. The first P
+    /// columns of the result are the projection; on a GPU there may be more. A `cache` is given the keys and values, if
+    /// the projection has them: its columns are queries, keys and values, of `width` each.
     pub fn project_gated(
         &mut self,
         x: &Var,

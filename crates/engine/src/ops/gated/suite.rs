@@ -11,7 +11,8 @@ use crate::suite::{Case, Outcome, Quantity, Tolerance, random};
 use crate::{Params, ParamsBuilder, Tape, Tensor, Var};
 
 pub(crate) fn cases() -> Vec<Case> {
-    // Heads, their width, hidden units, experts: as in the paper, several runs of a lane, and sizes that the kernels cannot take.
+    // Heads, their width, hidden units, experts: as in the paper, several runs of a lane, and sizes that the kernels
+    // cannot take.
     let sizes =
         [[8, 64, 256, 8], [2, 16, 24, 2], [8, 8, 600, 28], [8, 16, 1_016, 8], [3, 5, 8, 3], [2, 8, 13, 2]];
     let case = |[heads, width, hidden, experts]: [usize; 4]| {
