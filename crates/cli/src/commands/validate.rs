@@ -182,7 +182,10 @@ fn print(report: &Report<'_>, args: &Args, experts: Option<Experts>) {
     if let (Some(entropy), Some(experts)) = (report.gate_entropy, experts) {
         let experts = experts.count();
         let most = (experts as f64).ln();
-        println!("  gate entropy {entropy:.3} nats (without favourites: ln {experts} = {most:.3})");
+        println!(
+            "  gate entropy {entropy:.3} nats (without favourites: ln {experts} = {most:.3}; untrained gates are close to \
+             that, and `mae analyze` shows theirs)"
+        );
     }
     if let Some(HeadWeights { mean, deviation }) = report.head_weights {
         println!(

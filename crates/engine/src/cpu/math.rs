@@ -32,7 +32,7 @@ pub(crate) fn tanh(x: f32) -> f32 {
     if x.abs() < 0.625 { near } else { far }
 }
 
-/// tanh x to 2e-7, a small part of 1 and not of a small x: for hidden units of gates in evaluation.
+/// tanh x to 2e-7, a small part of 1 and not of a small x: for hidden units of gates in search.
 #[inline(always)]
 pub(crate) fn quick_tanh(x: f32) -> f32 {
     // 1.5·2²³: what is added to it is rounded to a whole number, which is then in its lowest bits.

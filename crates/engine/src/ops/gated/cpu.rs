@@ -3,7 +3,7 @@
 
 use super::Gated;
 use crate::cpu::gemm::Precision;
-use crate::cpu::{for_rows, for_rows_of_two};
+use crate::cpu::{for_rows, for_rows_of_two, math};
 use crate::ops::batch_norm::Running;
 use crate::ops::decode::Lineage;
 use crate::ops::mixture::Results;
@@ -76,7 +76,7 @@ pub(super) fn step(
         let mut total = params.device().scratch_floats(rows * hidden);
         add_up(sums.as_ref(), lineage, &mut total, units);
         *sums = Some(Tensor::new([rows, hidden], total));
-        mixture::weigh_units(params, (units, b1), &gated.network, experts, &mut results);
+        mixture::weigh_units(params, (units, b1, math::quick_tanh), &gated.network, experts, &mut results);
     };
     if rows <= FEW_ROWS && rayon::current_num_threads() > 1 {
         let gate = || {

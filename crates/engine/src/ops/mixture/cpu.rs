@@ -48,7 +48,7 @@ pub(super) fn weigh_by_gate(
     let b1 = params.values(b1);
     let mut units = params.device().scratch_floats(x.rows() * b1.len());
     params.matrix(fc1).product(x.rows(), x.values(), &mut units, Precision::Full);
-    weigh_units(params, (&mut units, b1), network, experts, results);
+    weigh_units(params, (&mut units, b1, math::tanh), network, experts, results);
     if let Some(pick) = picked {
         put_picked(experts, pick, None, results);
     }
@@ -57,7 +57,7 @@ pub(super) fn weigh_by_gate(
 /// A gate from the sums of its hidden units on, to which `b1` is still to be added; mixes all experts.
 pub(crate) fn weigh_units(
     params: &Params,
-    (units, b1): (&mut [f32], &[f32]),
+    (units, b1, tanh): (&mut [f32], &[f32], impl Fn(f32) -> f32 + Sync),
     network: &GateNetwork,
     experts: &Tensor,
     results: &mut Results,
@@ -71,7 +71,7 @@ pub(crate) fn weigh_units(
             #[inline(always)]
             || {
                 for units in units.chunks_exact_mut(hidden) {
-                    units.iter_mut().zip(b1).for_each(|(unit, b)| *unit = math::quick_tanh(*unit + b));
+                    units.iter_mut().zip(b1).for_each(|(unit, b)| *unit = tanh(*unit + b));
                 }
             },
         );
