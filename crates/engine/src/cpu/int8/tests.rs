@@ -45,6 +45,25 @@ fn all_kernels_give_the_same_whole_numbers() {
     }
 }
 
+/// Matrices of several sizes at once, by one thread and by several: the products of each alone.
+#[test]
+fn products_at_once_are_those_of_each() {
+    let k = 130;
+    for [m, first, second] in [[1, 64, 64], [5, 200, 70], [40, 1, 300], [67, 512, 129]] {
+        let x = random(1, m * k);
+        let [one, other] = [(2, first), (3, second)].map(|(seed, n)| matrix(&random(seed, n * k), [n, k]));
+        let [mut want, mut want_other] = [first, second].map(|n| vec![0.0; m * n]);
+        one.product(m, &x, &mut want);
+        other.product(m, &x, &mut want_other);
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let [mut y, mut z] = [first, second].map(|n| vec![f32::NAN; m * n]);
+            pool.install(|| Int8Matrix::products([&one, &other], m, &x, [&mut y, &mut z]));
+            assert!(y == want && z == want_other, "{m} rows, {first} and {second}, {threads} threads");
+        }
+    }
+}
+
 /// The largest values of either sign everywhere: sums of pairs reach 32,258 of the 32,767 that 16 bits hold.
 #[test]
 fn nothing_saturates() {

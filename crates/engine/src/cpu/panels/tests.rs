@@ -39,6 +39,35 @@ fn all_kernels_give_the_same_bits() {
     check::<Half>();
 }
 
+/// Matrices of several sizes at once, by one thread and by several: the products of each alone.
+fn check_at_once<W: Number>() {
+    let k = 130;
+    for [m, first, second] in [[1, 64, 64], [5, 200, 70], [40, 1, 300], [67, 512, 129]] {
+        let x = random(1, m * k);
+        let [one, other] =
+            [(2, first), (3, second)].map(|(seed, n)| panels::<W>(&random(seed, n * k), [n, k]));
+        let [mut want, mut want_other] = [first, second].map(|n| vec![0.0; m * n]);
+        one.product(m, &x, &mut want);
+        other.product(m, &x, &mut want_other);
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let [mut y, mut z] = [first, second].map(|n| vec![f32::NAN; m * n]);
+            pool.install(|| Panels::products([&one, &other], m, &x, [&mut y, &mut z]));
+            assert!(y == want && z == want_other, "{m} rows, {first} and {second}, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn products_at_once_are_those_of_each() {
+    check_at_once::<f32>();
+    check_at_once::<Half>();
+    let of = |range| of_each([3, 0, 2], range).collect::<Vec<_>>();
+    assert_eq!(of(0..5), [(0, 0..3), (2, 0..2)]);
+    assert_eq!(of(2..4), [(0, 2..3), (2, 0..1)]);
+    assert_eq!(of(3..3), []);
+}
+
 #[test]
 fn numbers_come_back() {
     let (n, k) = (70, 9);

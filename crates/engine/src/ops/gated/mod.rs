@@ -145,23 +145,23 @@ mod tests {
         (params, gated)
     }
 
-    /// Head weights and projections of five steps in which hypotheses change places.
-    fn steps(params: &Params, state: &mut GatedProjection) -> Vec<Vec<f32>> {
+    /// Head weights and projections of five steps in which hypotheses change places; `rows` of them.
+    fn steps(params: &Params, state: &mut GatedProjection, rows: usize) -> Vec<Vec<f32>> {
         let device = params.device();
         let matrix: Vec<f32> = (0..16).map(|i| if i / 4 == i % 4 { 0.0 } else { 4.0 / 3.0 }).collect();
         let experts = Tensor::from_host(device, [4, 4], &matrix);
-        let mut lineage = Lineage::new(device, Room { rows: 3, steps: 5 });
+        let mut lineage = Lineage::new(device, Room { rows, steps: 5 });
         let (mut tape, mut found) = (Tape::evaluation(params), Vec::new());
-        lineage.begin(3);
+        lineage.begin(rows);
         state.refresh(params);
         for step in 0..5 {
             if step == 2 {
-                lineage.reorder(&[2, 2, 0]);
+                lineage.reorder(&(0..rows as u32).map(|row| row / 2).rev().collect::<Vec<_>>());
             }
             let stream = Rng::new(6, 0).stream(step);
-            let values: Vec<f32> = (0..3 * SIZES[0] as u32).map(|i| stream.normal(i, 0)).collect();
-            let x = Var::constant(Tensor::from_host(device, [3, SIZES[0]], &values));
-            tape.advance(&mut lineage, 3);
+            let values: Vec<f32> = (0..(rows * SIZES[0]) as u32).map(|i| stream.normal(i, 0)).collect();
+            let x = Var::constant(Tensor::from_host(device, [rows, SIZES[0]], &values));
+            tape.advance(&mut lineage, rows);
             let (projected, weights) = tape.project_gated(&x, state, &experts, &lineage, None);
             lineage.count_step();
             found.extend([projected.tensor().to_host(), weights.to_host()]);
@@ -171,21 +171,20 @@ mod tests {
 
     #[test]
     fn products_at_once_are_those_one_after_the_other() {
-        let room = Room { rows: 3, steps: 5 };
-        for (compute, tolerance) in
-            [(ComputeType::F32, 1e-5), (ComputeType::Bf16, 2e-2), (ComputeType::Int8, 4e-2)]
-        {
+        let cases = [(ComputeType::F32, 1e-5), (ComputeType::Bf16, 2e-2), (ComputeType::Int8, 4e-2)];
+        for ((compute, tolerance), rows) in cases.into_iter().flat_map(|case| [(case, 3), (case, 40)]) {
+            let room = Room { rows, steps: 5 };
             let (params, gated) = gated(compute, 0.3);
             let mut folded = GatedProjection::new(&params, gated, room);
             assert!(matches!(folded.folded, Folded::Cpu(_)));
             let sum = RunningSum::new(params.device(), room, SIZES[0]);
             let mut plain = GatedProjection { gated, folded: Folded::Not(sum) };
-            let (found, wanted) = (steps(&params, &mut folded), steps(&params, &mut plain));
+            let (found, wanted) = (steps(&params, &mut folded, rows), steps(&params, &mut plain, rows));
             for (i, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
                 let far = found.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
                 // Projections are the same to the bit.
                 let allowed = if i % 2 == 0 { 0.0 } else { tolerance };
-                assert!(far <= allowed, "{compute}, {i}: {far}");
+                assert!(far <= allowed, "{compute}, {rows} rows, {i}: {far}");
             }
         }
     }
@@ -194,12 +193,12 @@ mod tests {
     fn changed_parameters_are_taken_over_by_the_next_search() {
         let (mut params, gated_by) = gated(ComputeType::F32, 0.3);
         let mut state = GatedProjection::new(&params, gated_by, Room { rows: 3, steps: 5 });
-        let before = steps(&params, &mut state);
+        let before = steps(&params, &mut state, 3);
         let (other, _) = gated(ComputeType::F32, -2.0);
         params.set("mean", &other.get("mean").unwrap()).unwrap();
-        let after = steps(&params, &mut state);
+        let after = steps(&params, &mut state, 3);
         let mut fresh = GatedProjection::new(&other, gated_by, Room { rows: 3, steps: 5 });
         assert_ne!(before[1], after[1]);
-        assert_eq!(steps(&other, &mut fresh), after);
+        assert_eq!(steps(&other, &mut fresh, 3), after);
     }
 }
