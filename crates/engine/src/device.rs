@@ -163,6 +163,13 @@ impl Device {
         }
     }
 
+    /// Gives buffers of a CPU of at least so many values back to the system, if nobody uses them.
+    pub fn trim_large(&self, values: usize) {
+        if let Kind::Cpu(pool) = &self.0 {
+            pool.trim_large(values);
+        }
+    }
+
     /// Compiles every kernel for a GPU, using all cores, unless the cache on disk has them; returns their number. Without
     /// this, kernels are compiled when they are first used. Nothing to do on the CPU.
     pub fn compile_kernels(&self) -> Result<usize> {
@@ -252,6 +259,20 @@ mod tests {
         assert_eq!(device.scratch(980).as_ptr(), address);
         assert_ne!(device.scratch(10).as_ptr(), address);
         assert!(device.zeros(1000).iter().all(|&v| v == 0.0));
+    }
+
+    #[test]
+    fn large_buffers_that_nobody_uses_are_given_back() {
+        let device = Device::cpu();
+        let used = device.scratch(1 << 20);
+        drop((device.scratch(1000), device.scratch(2 << 20)));
+        let before = device.memory_held();
+        device.trim_large(1 << 19);
+        assert!(before - device.memory_held() >= 4 * (2 << 20));
+        let (kept, held) = (device.scratch(1000), device.memory_held());
+        assert!(held >= 4 * ((1 << 20) + 1000), "the small one and the one in use are still there");
+        drop((used, kept));
+        assert_eq!(device.memory_held(), held);
     }
 
     #[test]

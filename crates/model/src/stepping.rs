@@ -28,6 +28,10 @@ pub struct DecoderState {
     types: Option<VocabularySubset>,
 }
 
+/// Values of a buffer that encoding many sentences takes and steps do not: it is given back, so that keys and values find
+/// room.
+const LARGE: usize = 1 << 19;
+
 /// Room for sentences that join together; on a GPU rounded up, so that few kinds of passes are captured.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct JoinShape {
@@ -175,7 +179,9 @@ impl Translator {
             Ok(())
         };
         // A replay does nothing on the host.
-        if mode.reads_host() { join() } else { captured_joins.run(device, shape, join) }
+        let joined = if mode.reads_host() { join() } else { captured_joins.run(device, shape, join) };
+        device.trim_large(LARGE);
+        joined
     }
 
     /// New hypothesis i continues old hypothesis `parents[i]`; those not named leave, and so do sentences without

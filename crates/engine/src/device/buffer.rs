@@ -43,6 +43,13 @@ impl Pool {
         self.usage.shrink(bytes);
     }
 
+    /// Drops vectors of at least `capacity` values that nobody uses.
+    pub(super) fn trim_large(&self, capacity: usize) {
+        let mut free = self.free.lock().expect("no op panics while it holds the pool");
+        let large = free.split_off(&capacity);
+        self.usage.shrink(large.values().flatten().map(bytes_of).sum());
+    }
+
     fn give(&self, data: Vec<f32>) {
         if data.capacity() > 0 {
             self.usage.give(bytes_of(&data));
