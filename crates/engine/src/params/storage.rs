@@ -98,6 +98,15 @@ impl Packed {
         }
     }
 
+    /// `Y[m, rows] = X[m, cols]·Wᵀ`.
+    fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
+        match self {
+            Self::F32(matrix) => matrix.product(m, x, y),
+            Self::Bf16(matrix) => matrix.product(m, x, y),
+            Self::Int8(matrix) => matrix.product(m, x, y),
+        }
+    }
+
     /// The numbers of a row.
     pub(super) fn row(&self, row: usize, values: &mut [f32]) {
         match self {
@@ -135,11 +144,7 @@ pub(crate) struct PackedMatrix(Packed);
 impl PackedMatrix {
     /// `Y[m, rows] = X[m, cols]·Wᵀ`.
     pub(crate) fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
-        match &self.0 {
-            Packed::F32(matrix) => matrix.product(m, x, y),
-            Packed::Bf16(matrix) => matrix.product(m, x, y),
-            Packed::Int8(matrix) => matrix.product(m, x, y),
-        }
+        self.0.product(m, x, y);
     }
 }
 
@@ -166,9 +171,7 @@ impl<'a> Matrix<'a> {
                 let (x, w) = (Mat::new(x, cols), Mat::new(w, cols).t());
                 gemm([m, rows, cols], x, w, y, Into::Overwrite, precision);
             }
-            Values::Packed(Packed::F32(matrix)) => matrix.product(m, x, y),
-            Values::Packed(Packed::Bf16(matrix)) => matrix.product(m, x, y),
-            Values::Packed(Packed::Int8(matrix)) => matrix.product(m, x, y),
+            Values::Packed(packed) => packed.product(m, x, y),
         }
     }
 

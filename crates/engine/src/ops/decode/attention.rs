@@ -132,8 +132,9 @@ impl Tape<'_> {
         Var::constant(Tensor::new(shape, out))
     }
 
-    /// The queries, with which the rows of q begin, each against the rows of `kv` that `spans` gives to sentence `sentences[row]`. `kv` is a matrix
-    /// `[Nk, P·2D]` of keys and values of P attentions side by side, and the number of this one.
+    /// The queries, with which the rows of q begin, each against the rows of `kv` that `spans` gives to sentence
+    /// `sentences[row]`. `kv` is a matrix `[Nk, P·2D]` of keys and values of P attentions side by side, and the number
+    /// of this one. Gives `[R, D]`.
     pub fn attention_memory(
         &mut self,
         q: &Var,
