@@ -2,7 +2,7 @@
 
 use super::ancestors::RowStore;
 use super::lineage::{Lineage, Room};
-use super::{cpu, cuda};
+use super::{attend, cuda};
 use crate::cuda::memory::Ptr;
 use crate::device::{Backend, Buffer};
 use crate::{Device, Ids, Tape, Tensor, Var};
@@ -125,7 +125,7 @@ impl Tape<'_> {
         let mut out = self.device().scratch(shape[0] * shape[1]);
         match &cache.0 {
             Cache::Host(kv) => {
-                cpu::attention_cached(qkv.tensor(), &heads, kv, lineage.on_host(), &mut out);
+                attend::attention_cached(qkv.tensor(), &heads, kv, lineage.on_host(), &mut out);
             }
             Cache::Gpu(kv) => cuda::attention_cached(qkv, &heads, kv, lineage.on_gpu(), &out),
         }
@@ -151,7 +151,7 @@ impl Tape<'_> {
         let (heads, memory) = (heads.weighted(weights), Memory { kv, first_column, spans, sentences });
         let mut out = self.device().scratch(shape[0] * width);
         match self.backend() {
-            Backend::Cpu => cpu::attention_memory(q.tensor(), &heads, &memory, &mut out),
+            Backend::Cpu => attend::attention_memory(q.tensor(), &heads, &memory, &mut out),
             Backend::Gpu(gpu) => cuda::attention_memory(gpu, q, &heads, &memory, &out),
         }
         Var::constant(Tensor::new(shape, out))

@@ -9,9 +9,11 @@
 //! | `memory` | rows that sentences keep for a whole search |
 //! | `window` | means of the last inputs |
 //! | `best`, `log_probs` | the best next tokens; whole rows of log-probabilities on the host |
-//! | `cpu`, `cuda` | the implementations |
+//! | `attend`, `cpu` | the CPU's implementation: attention, and the rest |
+//! | `cuda` | the GPU's |
 
 mod ancestors;
+mod attend;
 mod attention;
 mod best;
 mod cpu;

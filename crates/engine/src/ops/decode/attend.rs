@@ -1,0 +1,127 @@
+//! Attention of single rows on the CPU.
+
+use rayon::prelude::*;
+
+use super::ancestors::{Ancestors, RowStore};
+use super::attention::{Memory, Weighted};
+use crate::Tensor;
+use crate::cpu::{math, prefetch, vectorised};
+
+/// Each query, at the beginning of a row of qkv, against the keys and values of all steps of its hypothesis.
+pub(super) fn attention_cached(
+    qkv: &Tensor,
+    heads: &Weighted<'_>,
+    kv: &RowStore,
+    ancestors: &Ancestors,
+    out: &mut [f32],
+) {
+    attend_rows(qkv, heads, out, |row| {
+        let past = ancestors.of(row);
+        (past.len(), move |step: usize| kv.row(past[step]))
+    });
+}
+
+pub(super) fn attention_memory(q: &Tensor, heads: &Weighted<'_>, memory: &Memory<'_>, out: &mut [f32]) {
+    let Memory { kv, first_column, spans, sentences } = *memory;
+    attend_rows(q, heads, out, |row| {
+        let [first, end] = spans.of(sentences.values()[row]);
+        (end - first, move |j: usize| &kv.row(first + j)[first_column..])
+    });
+}
+
+/// The query at the beginning of each row of q against rows of keys and values: `source(row)` gives their number and a way to
+/// read them. They are read as they lie, all heads of a row at once: rows are often 4,096 bytes apart, and a cache keeps few
+/// of the same head.
+fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
+    q: &Tensor,
+    heads: &Weighted<'_>,
+    out: &mut [f32],
+    source: impl Fn(usize) -> (usize, K) + Sync,
+) {
+    let (k, width) = (heads.width, heads.count * heads.width);
+    let scale = 1.0 / (k as f32).sqrt();
+    out.par_chunks_exact_mut(width).enumerate().with_min_len(4).for_each(|(row, out)| {
+        vectorised(
+            #[inline(always)]
+            || {
+                out.fill(0.0);
+                let (count, kv) = source(row);
+                if count == 0 {
+                    return;
+                }
+                let (query, weights) = (&q.row(row)[..width], heads.weights.map(|weights| weights.row(row)));
+                let weight = |head: usize| weights.map_or(1.0, |weights| weights[head]);
+                let mut chances = vec![0.0; heads.count * count];
+                for j in 0..count {
+                    // Keys now, and values soon.
+                    if j + AHEAD < count {
+                        kv(j + AHEAD)[..2 * width].chunks(16).for_each(|line| prefetch(line.as_ptr().cast()));
+                    }
+                    let keys = kv(j)[..width].chunks_exact(k).zip(query.chunks_exact(k));
+                    for (head, (key, query)) in keys.enumerate().filter(|(head, _)| weight(*head) != 0.0) {
+                        chances[head * count + j] = scale * short_dot(query, key);
+                    }
+                }
+                for (head, p) in chances.chunks_exact_mut(count).enumerate() {
+                    if weight(head) != 0.0 {
+                        math::softmax(p);
+                        p.iter_mut().for_each(|p| *p *= weight(head));
+                    }
+                }
+                for first in (0..count).step_by(TOGETHER) {
+                    let some = TOGETHER.min(count - first);
+                    // What is beyond the last row is not used.
+                    let values: [&[f32]; TOGETHER] =
+                        std::array::from_fn(|i| &kv(first + i.min(some - 1))[width..]);
+                    for (head, out) in out.chunks_exact_mut(k).enumerate() {
+                        if weight(head) != 0.0 {
+                            let p = &chances[head * count + first..][..some];
+                            add_values(out, p, values.map(|value| &value[head * k..][..k]));
+                        }
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// Rows of keys and values that are asked for ahead of their use.
+const AHEAD: usize = 2;
+/// Rows of keys and values that are read side by side.
+const TOGETHER: usize = 4;
+/// Values of a head that are summed at a time.
+const RUN: usize = 32;
+
+/// Adds rows of values times their chances, one after the other.
+#[inline(always)]
+fn add_values(out: &mut [f32], p: &[f32], values: [&[f32]; TOGETHER]) {
+    let mut runs = out.chunks_exact_mut(RUN);
+    for (run, out) in runs.by_ref().enumerate() {
+        let mut sums = [0.0; RUN];
+        sums.copy_from_slice(out);
+        for (p, value) in p.iter().zip(values) {
+            let value = &value[run * RUN..(run + 1) * RUN];
+            sums.iter_mut().zip(value).for_each(|(sum, v)| *sum = v.mul_add(*p, *sum));
+        }
+        out.copy_from_slice(&sums);
+    }
+    let out = runs.into_remainder();
+    for (p, value) in p.iter().zip(values) {
+        let value = &value[value.len() - out.len()..];
+        out.iter_mut().zip(value).for_each(|(o, v)| *o = v.mul_add(*p, *o));
+    }
+}
+
+/// Σ a·b in 16 lanes, which are summed in pairs: for vectors so short that summing the lanes takes most of the time.
+#[inline(always)]
+fn short_dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
+    for (x, y) in a.iter().zip(b) {
+        lanes.iter_mut().zip(x.iter().zip(y)).for_each(|(lane, (x, y))| *lane = x.mul_add(*y, *lane));
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(x, y)| x * y).sum();
+    let eight: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
+    let four: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+    ((four[0] + four[2]) + (four[1] + four[3])) + rest
+}
