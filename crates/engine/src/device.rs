@@ -1,11 +1,13 @@
 //! Devices: the CPU, or a GPU.
 
 mod buffer;
+mod halves;
 
 use std::sync::Arc;
 
-pub(crate) use self::buffer::{Buffer, to_bf16};
-use self::buffer::{GpuBuffer, HostBuffer, Pool, size_class};
+pub(crate) use self::buffer::Buffer;
+use self::buffer::{GpuBuffer, HostBuffer, Pool};
+pub(crate) use self::halves::{from_bf16, to_bf16};
 use crate::cpu::gemm::{self, Precision};
 use crate::cuda::memory::{Block, Dtype};
 use crate::cuda::profile::OpTime;
@@ -202,38 +204,34 @@ impl Device {
 
     /// A buffer of `len` activations whose content is left over from earlier use: the caller writes all of it.
     pub(crate) fn scratch(&self, len: usize) -> Buffer {
-        self.buffer(len, |gpu| gpu.act())
+        self.scratch_of(self.act(), len)
     }
 
     /// The same, of 32-bit floats on every device.
     pub(crate) fn scratch_floats(&self, len: usize) -> Buffer {
-        self.buffer(len, |_| Dtype::F32)
+        self.scratch_of(Dtype::F32, len)
     }
 
-    /// The same, of a type that a tensor has.
+    /// The same, of this type.
     pub(crate) fn scratch_of(&self, dtype: Dtype, len: usize) -> Buffer {
-        self.buffer(len, |_| dtype)
-    }
-
-    fn buffer(&self, len: usize, dtype: impl FnOnce(&Gpu) -> Dtype) -> Buffer {
         match &self.0 {
-            Kind::Cpu(pool) => {
-                let mut data = pool.take(size_class(len));
-                data.resize(len, 0.0);
-                Buffer::Host(HostBuffer { data, pool: pool.clone() })
-            }
+            Kind::Cpu(pool) => Buffer::Host(HostBuffer::new(pool, dtype, len)),
             Kind::Gpu(gpu) => {
-                let dtype = dtype(gpu);
                 Buffer::Gpu(GpuBuffer { block: Block::new(gpu, len * dtype.size()), len, dtype })
             }
         }
+    }
+
+    /// Type of activations.
+    fn act(&self) -> Dtype {
+        self.gpu().map_or(Dtype::F32, |gpu| gpu.act())
     }
 
     /// A buffer of `len` 32-bit zeros.
     pub(crate) fn zeros(&self, len: usize) -> Buffer {
         let mut buffer = self.scratch_floats(len);
         match &mut buffer {
-            Buffer::Host(host) => host.data.fill(0.0),
+            Buffer::Host(host) => host.clear(),
             Buffer::Gpu(gpu) => gpu.block.clear(),
         }
         buffer
@@ -259,6 +257,24 @@ mod tests {
         assert_eq!(device.scratch(980).as_ptr(), address);
         assert_ne!(device.scratch(10).as_ptr(), address);
         assert!(device.zeros(1000).iter().all(|&v| v == 0.0));
+    }
+
+    #[test]
+    fn numbers_of_16_bits_take_half_the_memory() {
+        let device = Device::cpu();
+        let mut buffer = device.scratch_of(Dtype::Bf16, 4097);
+        assert_eq!((buffer.count(), buffer.dtype()), (4097, Dtype::Bf16));
+        assert!(device.memory_held() < 4 * 2500, "{}", device.memory_held());
+        buffer.write(4094, &[1.5, -2.0, 1.0 / 3.0]);
+        let third = from_bf16(to_bf16(1.0 / 3.0));
+        assert_eq!(buffer.range_to_host(4094..4097), [1.5, -2.0, third]);
+        let mut larger = device.scratch_of(Dtype::Bf16, 5000);
+        larger.copy(&buffer);
+        assert_eq!(larger.range_to_host(4095..4097), [-2.0, third]);
+        // The memory is anybody's afterwards.
+        let address = buffer.halves().as_ptr().cast::<f32>();
+        drop(buffer);
+        assert_eq!(device.scratch(2049).as_ptr(), address);
     }
 
     #[test]

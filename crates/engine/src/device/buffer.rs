@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use super::Device;
+use super::halves::{from_bf16, round, to_bf16};
 use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::usage::Usage;
 
@@ -71,14 +72,31 @@ pub(crate) enum Buffer {
 }
 
 pub(crate) struct HostBuffer {
-    pub(super) data: Vec<f32>,
-    pub(super) pool: Arc<Pool>,
+    /// The values; those of 16 bits lie in pairs.
+    data: Vec<f32>,
+    len: usize,
+    dtype: Dtype,
+    pool: Arc<Pool>,
 }
 
 pub(crate) struct GpuBuffer {
     pub(crate) block: Block,
     pub(super) len: usize,
     pub(super) dtype: Dtype,
+}
+
+impl HostBuffer {
+    /// Values that are left over from earlier use.
+    pub(super) fn new(pool: &Arc<Pool>, dtype: Dtype, len: usize) -> Self {
+        let floats = (len * dtype.size()).div_ceil(size_of::<f32>());
+        let mut data = pool.take(size_class(floats));
+        data.resize(floats, 0.0);
+        Self { data, len, dtype, pool: pool.clone() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.data.fill(0.0);
+    }
 }
 
 impl Drop for HostBuffer {
@@ -91,7 +109,7 @@ impl Buffer {
     /// Number of values.
     pub(crate) fn count(&self) -> usize {
         match self {
-            Self::Host(host) => host.data.len(),
+            Self::Host(host) => host.len,
             Self::Gpu(gpu) => gpu.len,
         }
     }
@@ -104,7 +122,10 @@ impl Buffer {
     /// Some of the values on the host, waiting for the device.
     pub(crate) fn range_to_host(&self, range: std::ops::Range<usize>) -> Vec<f32> {
         match self {
-            Self::Host(host) => host.data[range].to_vec(),
+            Self::Host(host) => match host.dtype {
+                Dtype::F32 => self[range].to_vec(),
+                Dtype::Bf16 => self.halves()[range].iter().map(|&bits| from_bf16(bits)).collect(),
+            },
             Self::Gpu(gpu) => match gpu.dtype {
                 Dtype::F32 => {
                     let mut values = vec![0.0; range.len()];
@@ -114,7 +135,7 @@ impl Buffer {
                 Dtype::Bf16 => {
                     let mut halves = vec![0u16; range.len()];
                     gpu.block.read(2 * range.start, &mut halves);
-                    halves.into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect()
+                    halves.into_iter().map(from_bf16).collect()
                 }
             },
         }
@@ -123,7 +144,10 @@ impl Buffer {
     /// Overwrites values from `at` on with those of the host, rounded to the buffer's type.
     pub(crate) fn write(&mut self, at: usize, values: &[f32]) {
         match self {
-            Self::Host(host) => host.data[at..at + values.len()].copy_from_slice(values),
+            Self::Host(host) => match host.dtype {
+                Dtype::F32 => self[at..at + values.len()].copy_from_slice(values),
+                Dtype::Bf16 => round(values, &mut self.halves_mut()[at..at + values.len()]),
+            },
             Self::Gpu(gpu) => match gpu.dtype {
                 Dtype::F32 => gpu.block.write(4 * at, values),
                 Dtype::Bf16 => {
@@ -134,13 +158,20 @@ impl Buffer {
         }
     }
 
+    /// Overwrites the first values with all of another buffer of the CPU and of the same type.
+    pub(crate) fn copy(&mut self, other: &Self) {
+        match other.dtype() {
+            Dtype::F32 => self[..other.count()].copy_from_slice(other),
+            Dtype::Bf16 => self.halves_mut()[..other.count()].copy_from_slice(other.halves()),
+        }
+    }
+
     /// Keeps a part of the values, on the CPU, and gives the rest of the memory back.
     pub(crate) fn keep(&mut self, range: std::ops::Range<usize>) {
         if let Self::Host(host) = self {
-            let mut kept = host.pool.take(size_class(range.len()));
-            kept.clear();
-            kept.extend_from_slice(&host.data[range]);
-            host.pool.give(std::mem::replace(&mut host.data, kept));
+            let mut kept = Self::Host(HostBuffer::new(&host.pool, host.dtype, range.len()));
+            kept.write(0, &self[range]);
+            *self = kept;
         }
     }
 
@@ -157,10 +188,10 @@ impl Buffer {
         buffer
     }
 
-    /// The type of the values in device memory.
+    /// The type of the values.
     pub(crate) fn dtype(&self) -> Dtype {
         match self {
-            Self::Host(_) => Dtype::F32,
+            Self::Host(host) => host.dtype,
             Self::Gpu(gpu) => gpu.dtype,
         }
     }
@@ -174,22 +205,36 @@ impl Buffer {
     }
 }
 
-/// Rounds to the nearest bfloat16; of two, to the even one.
-pub(crate) fn to_bf16(value: f32) -> u16 {
-    let bits = value.to_bits();
-    if value.is_nan() {
-        // Rounding could carry a NaN over to infinity.
-        return (bits >> 16) as u16 | 0x40;
+/// What an op of the CPU that reads other numbers is told.
+const WRONG_TYPE: &str = "an op of the CPU was given numbers of another type";
+
+/// Values of 16 bits on the host.
+impl Buffer {
+    /// The bits of bfloat16s.
+    pub(crate) fn halves(&self) -> &[u16] {
+        match self {
+            Self::Host(host) if host.dtype == Dtype::Bf16 => &bytemuck::cast_slice(&host.data)[..host.len],
+            _ => unreachable!("{WRONG_TYPE}"),
+        }
     }
-    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+
+    pub(crate) fn halves_mut(&mut self) -> &mut [u16] {
+        match self {
+            Self::Host(host) if host.dtype == Dtype::Bf16 => {
+                &mut bytemuck::cast_slice_mut(&mut host.data)[..host.len]
+            }
+            _ => unreachable!("{WRONG_TYPE}"),
+        }
+    }
 }
 
-/// The values themselves, for ops of the CPU.
+/// The values themselves, of 32 bits, for ops of the CPU.
 impl std::ops::Deref for Buffer {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
         match self {
-            Self::Host(host) => &host.data,
+            Self::Host(host) if host.dtype == Dtype::F32 => &host.data,
+            Self::Host(_) => unreachable!("{WRONG_TYPE}"),
             Self::Gpu(_) => unreachable!("an op of the CPU was given values of the GPU"),
         }
     }
@@ -198,7 +243,8 @@ impl std::ops::Deref for Buffer {
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
         match self {
-            Self::Host(host) => &mut host.data,
+            Self::Host(host) if host.dtype == Dtype::F32 => &mut host.data,
+            Self::Host(_) => unreachable!("{WRONG_TYPE}"),
             Self::Gpu(_) => unreachable!("an op of the CPU was given values of the GPU"),
         }
     }

@@ -8,7 +8,8 @@ use crate::cpu::int8::Int8Matrix;
 use crate::cpu::panels::{Half, Panels};
 
 /// Number type in which a CPU holds the large matrices of a model. Vectors and small matrices have 32 bits in every
-/// type, as have activations between products, norms, softmax and residual sums.
+/// type, as have activations between products, norms, softmax and residual sums. Keys and values that a search keeps
+/// between its steps have 16 bits ([`Bf16`](Self::Bf16)) where matrices have 16 or 8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ComputeType {
     /// That of the model's file; f32 for models without one, in the layout of training.
@@ -16,7 +17,7 @@ pub enum ComputeType {
     Auto,
     /// Numbers of 32 bits, packed for products.
     F32,
-    /// Weights of 16 bits, activations of 32 bits.
+    /// Weights of 16 bits (bfloat16), activations of 32 bits.
     Bf16,
     /// Weights and the activations they are multiplied with in 8 bits ([`crate::cpu::int8`]).
     Int8,

@@ -63,9 +63,14 @@ impl Tensor {
         &self.data
     }
 
+    /// The values of whatever type they are.
+    pub(crate) fn buffer(&self) -> &Buffer {
+        &self.data
+    }
+
     /// The values, to be changed, if nobody else holds them.
-    pub(crate) fn values_mut(&mut self) -> Option<&mut [f32]> {
-        Arc::get_mut(&mut self.data).map(|data| &mut data[..])
+    pub(crate) fn buffer_mut(&mut self) -> Option<&mut Buffer> {
+        Arc::get_mut(&mut self.data)
     }
 
     /// The address in device memory.

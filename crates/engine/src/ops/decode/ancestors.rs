@@ -1,7 +1,9 @@
 //! What hypotheses have left behind on the CPU: a row for each step, kept once for all that descend from it, and only as
 //! long as there are some.
 
+use super::kept::Kept;
 use crate::Device;
+use crate::cuda::memory::Dtype;
 use crate::device::Buffer;
 
 /// The rows of each hypothesis. A row that nobody descends from any more is the next one's.
@@ -56,17 +58,23 @@ const BLOCK: usize = 64;
 
 /// Values of the rows of [`Ancestors`], by their numbers. They lie in blocks, so that more rows move nothing.
 pub(super) struct RowStore {
+    dtype: Dtype,
     width: usize,
     blocks: Vec<Buffer>,
 }
 
 impl RowStore {
-    /// Nothing yet, for rows of `width` values.
-    pub(super) fn new(width: usize) -> Self {
-        Self { width, blocks: Vec::new() }
+    /// Nothing yet, for rows of `width` values of this type.
+    pub(super) fn new(dtype: Dtype, width: usize) -> Self {
+        Self { dtype, width, blocks: Vec::new() }
     }
 
-    /// Keeps the newest row of each hypothesis. Blocks are added and dropped, so that there are as many as are needed.
+    /// Type of the values.
+    pub(super) fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Keeps the newest row of each hypothesis, rounded to the type of the store. Blocks are added and dropped, so that there are as many as are needed.
     pub(super) fn put<'a>(
         &mut self,
         device: &Device,
@@ -75,18 +83,18 @@ impl RowStore {
     ) {
         let blocks = ancestors.end().div_ceil(BLOCK);
         self.blocks.truncate(blocks);
-        self.blocks.resize_with(blocks, || device.scratch(BLOCK * self.width));
+        self.blocks.resize_with(blocks, || device.scratch_of(self.dtype, BLOCK * self.width));
         for (rows, values) in ancestors.rows.iter().zip(newest) {
             let row = *rows.last().expect("a step was taken") as usize;
-            self.blocks[row / BLOCK][row % BLOCK * self.width..][..self.width].copy_from_slice(values);
+            self.blocks[row / BLOCK].write(row % BLOCK * self.width, values);
         }
     }
 
-    /// A row.
+    /// A row; `T` is the type of the store.
     #[inline]
-    pub(super) fn row(&self, row: u32) -> &[f32] {
+    pub(super) fn row<T: Kept>(&self, row: u32) -> &[T] {
         let row = row as usize;
-        &self.blocks[row / BLOCK][row % BLOCK * self.width..][..self.width]
+        &T::all(&self.blocks[row / BLOCK])[row % BLOCK * self.width..][..self.width]
     }
 }
 
@@ -94,16 +102,21 @@ impl RowStore {
 mod tests {
     use super::*;
 
-    /// Two beams of two: rows that both hypotheses of a beam descend from are kept once, and those of hypotheses that have
-    /// left are used again.
     #[test]
     fn rows_are_kept_as_long_as_somebody_descends_from_them() {
+        two_beams_of_two::<f32>(Dtype::F32);
+        two_beams_of_two::<u16>(Dtype::Bf16);
+    }
+
+    /// Rows that both hypotheses of a beam descend from are kept once, and those of hypotheses that have left are used
+    /// again.
+    fn two_beams_of_two<T: Kept>(dtype: Dtype) {
         let device = Device::cpu();
-        let (mut ancestors, mut store) = (Ancestors::default(), RowStore::new(1));
+        let (mut ancestors, mut store) = (Ancestors::default(), RowStore::new(dtype, 1));
         let mut step = |ancestors: &mut Ancestors, values: &[f32]| {
             ancestors.advance();
             store.put(&device, ancestors, values.chunks(1));
-            let past = |rows: &Vec<u32>| rows.iter().map(|&row| store.row(row)[0]).collect();
+            let past = |rows: &Vec<u32>| rows.iter().map(|&row| store.row::<T>(row)[0].get()).collect();
             ancestors.rows.iter().map(past).collect::<Vec<Vec<f32>>>()
         };
         ancestors.begin(2);
@@ -127,8 +140,13 @@ mod tests {
 
     #[test]
     fn blocks_come_and_go() {
+        blocks_of::<f32>(Dtype::F32);
+        blocks_of::<u16>(Dtype::Bf16);
+    }
+
+    fn blocks_of<T: Kept>(dtype: Dtype) {
         let device = Device::cpu();
-        let (mut ancestors, mut store) = (Ancestors::default(), RowStore::new(3));
+        let (mut ancestors, mut store) = (Ancestors::default(), RowStore::new(dtype, 3));
         let rows = |count: usize| (0..count).map(|i| vec![i as f32; 3]).collect::<Vec<_>>();
         for (count, blocks) in [(BLOCK, 1), (2 * BLOCK + 1, 3), (1, 1)] {
             ancestors.reorder(&[]);
@@ -136,7 +154,8 @@ mod tests {
             ancestors.advance();
             store.put(&device, &ancestors, rows(count).iter().map(Vec::as_slice));
             assert_eq!(store.blocks.len(), blocks);
-            assert_eq!(store.row(count as u32 - 1), [count as f32 - 1.0; 3]);
+            let last: Vec<f32> = store.row::<T>(count as u32 - 1).iter().map(|value| value.get()).collect();
+            assert_eq!(last, [count as f32 - 1.0; 3]);
         }
     }
 }

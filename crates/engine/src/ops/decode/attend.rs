@@ -1,11 +1,16 @@
 //! Attention of single rows on the CPU.
 
+#[cfg(test)]
+mod tests;
+
 use rayon::prelude::*;
 
 use super::ancestors::{Ancestors, RowStore};
 use super::attention::{Memory, Weighted};
+use super::kept::Kept;
 use crate::Tensor;
 use crate::cpu::{math, prefetch, vectorised};
+use crate::cuda::memory::Dtype;
 
 /// Each query, at the beginning of a row of qkv, against the keys and values of all steps of its hypothesis.
 pub(super) fn attention_cached(
@@ -15,24 +20,45 @@ pub(super) fn attention_cached(
     ancestors: &Ancestors,
     out: &mut [f32],
 ) {
-    attend_rows(qkv, heads, out, |row| {
+    match kv.dtype() {
+        Dtype::F32 => cached::<f32>(qkv, heads, kv, ancestors, out),
+        Dtype::Bf16 => cached::<u16>(qkv, heads, kv, ancestors, out),
+    }
+}
+
+fn cached<T: Kept>(
+    qkv: &Tensor,
+    heads: &Weighted<'_>,
+    kv: &RowStore,
+    ancestors: &Ancestors,
+    out: &mut [f32],
+) {
+    attend_rows::<T, _>(qkv, heads, out, |row| {
         let past = ancestors.of(row);
         (past.len(), move |step: usize| kv.row(past[step]))
     });
 }
 
 pub(super) fn attention_memory(q: &Tensor, heads: &Weighted<'_>, memory: &Memory<'_>, out: &mut [f32]) {
+    match memory.kv.dtype() {
+        Dtype::F32 => remembered::<f32>(q, heads, memory, out),
+        Dtype::Bf16 => remembered::<u16>(q, heads, memory, out),
+    }
+}
+
+fn remembered<T: Kept>(q: &Tensor, heads: &Weighted<'_>, memory: &Memory<'_>, out: &mut [f32]) {
     let Memory { kv, first_column, spans, sentences } = *memory;
-    attend_rows(q, heads, out, |row| {
+    let (values, cols) = (T::all(kv.buffer()), kv.cols());
+    attend_rows::<T, _>(q, heads, out, |row| {
         let [first, end] = spans.of(sentences.values()[row]);
-        (end - first, move |j: usize| &kv.row(first + j)[first_column..])
+        (end - first, move |j: usize| &values[(first + j) * cols..][first_column..cols])
     });
 }
 
 /// The query at the beginning of each row of q against rows of keys and values: `source(row)` gives their number and a way to
 /// read them. They are read as they lie, all heads of a row at once: rows are often 4,096 bytes apart, and a cache keeps few
 /// of the same head.
-fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
+fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
     q: &Tensor,
     heads: &Weighted<'_>,
     out: &mut [f32],
@@ -55,7 +81,9 @@ fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
                 for j in 0..count {
                     // Keys now, and values soon.
                     if j + AHEAD < count {
-                        kv(j + AHEAD)[..2 * width].chunks(16).for_each(|line| prefetch(line.as_ptr().cast()));
+                        kv(j + AHEAD)[..2 * width]
+                            .chunks(64 / size_of::<T>())
+                            .for_each(|line| prefetch(line.as_ptr().cast()));
                     }
                     let keys = kv(j)[..width].chunks_exact(k).zip(query.chunks_exact(k));
                     for (head, (key, query)) in keys.enumerate().filter(|(head, _)| weight(*head) != 0.0) {
@@ -71,7 +99,7 @@ fn attend_rows<'a, K: Fn(usize) -> &'a [f32]>(
                 for first in (0..count).step_by(TOGETHER) {
                     let some = TOGETHER.min(count - first);
                     // What is beyond the last row is not used.
-                    let values: [&[f32]; TOGETHER] =
+                    let values: [&[T]; TOGETHER] =
                         std::array::from_fn(|i| &kv(first + i.min(some - 1))[width..]);
                     for (head, out) in out.chunks_exact_mut(k).enumerate() {
                         if weight(head) != 0.0 {
@@ -94,33 +122,33 @@ const RUN: usize = 32;
 
 /// Adds rows of values times their chances, one after the other.
 #[inline(always)]
-fn add_values(out: &mut [f32], p: &[f32], values: [&[f32]; TOGETHER]) {
+fn add_values<T: Kept>(out: &mut [f32], p: &[f32], values: [&[T]; TOGETHER]) {
     let mut runs = out.chunks_exact_mut(RUN);
     for (run, out) in runs.by_ref().enumerate() {
         let mut sums = [0.0; RUN];
         sums.copy_from_slice(out);
         for (p, value) in p.iter().zip(values) {
             let value = &value[run * RUN..(run + 1) * RUN];
-            sums.iter_mut().zip(value).for_each(|(sum, v)| *sum = v.mul_add(*p, *sum));
+            sums.iter_mut().zip(value).for_each(|(sum, v)| *sum = v.get().mul_add(*p, *sum));
         }
         out.copy_from_slice(&sums);
     }
     let out = runs.into_remainder();
     for (p, value) in p.iter().zip(values) {
         let value = &value[value.len() - out.len()..];
-        out.iter_mut().zip(value).for_each(|(o, v)| *o = v.mul_add(*p, *o));
+        out.iter_mut().zip(value).for_each(|(o, v)| *o = v.get().mul_add(*p, *o));
     }
 }
 
 /// Σ a·b in 16 lanes, which are summed in pairs: for vectors so short that summing the lanes takes most of the time.
 #[inline(always)]
-fn short_dot(a: &[f32], b: &[f32]) -> f32 {
+fn short_dot<T: Kept>(a: &[f32], b: &[T]) -> f32 {
     let mut lanes = [0.0f32; 16];
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
     for (x, y) in a.iter().zip(b) {
-        lanes.iter_mut().zip(x.iter().zip(y)).for_each(|(lane, (x, y))| *lane = x.mul_add(*y, *lane));
+        lanes.iter_mut().zip(x.iter().zip(y)).for_each(|(lane, (x, y))| *lane = x.mul_add(y.get(), *lane));
     }
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(x, y)| x * y).sum();
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(x, y)| x * y.get()).sum();
     let eight: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
     let four: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
     ((four[0] + four[2]) + (four[1] + four[3])) + rest

@@ -2,7 +2,7 @@
 
 use super::ancestors::RowStore;
 use super::lineage::{Lineage, Room};
-use super::{attend, cuda};
+use super::{attend, cuda, kept};
 use crate::cuda::memory::Ptr;
 use crate::device::{Backend, Buffer};
 use crate::{Device, Ids, Tape, Tensor, Var};
@@ -51,7 +51,7 @@ impl KvCache {
     /// Nothing yet, for rows of D = `width` values.
     pub fn new(device: &Device, room: Room, width: usize) -> Self {
         Self(match device.gpu() {
-            None => Cache::Host(RowStore::new(2 * width)),
+            None => Cache::Host(RowStore::new(kept::dtype(device), 2 * width)),
             Some(_) => Cache::Gpu(device.scratch(room.ring() * room.rows * 2 * width)),
         })
     }

@@ -8,6 +8,7 @@ use super::ancestors::{Ancestors, RowStore};
 use super::best::{Candidate, LiveRow, Next, Symbols};
 use super::lineage::Lineage;
 use crate::cpu::{for_rows, for_rows_of_two, math, vectorised};
+use crate::device::Buffer;
 use crate::ops::batch_norm::Running;
 use crate::{Ids, Tensor};
 
@@ -18,9 +19,9 @@ pub(super) fn gather(x: &Tensor, rows: &Ids, y: &mut [f32]) {
 }
 
 /// Row `rows[i]` of y becomes row i of x.
-pub(super) fn put(x: &Tensor, rows: &Ids, y: &mut [f32]) {
+pub(super) fn put(x: &Tensor, rows: &Ids, y: &mut Buffer) {
     for (i, &row) in rows.values().iter().enumerate() {
-        y[row as usize * x.cols()..][..x.cols()].copy_from_slice(x.row(i));
+        y.write(row as usize * x.cols(), x.row(i));
     }
 }
 
@@ -77,7 +78,7 @@ pub(super) fn window_mean(
                 let recent = &past[past.len().saturating_sub(window)..];
                 mean.fill(0.0);
                 for &row in recent {
-                    mean.iter_mut().zip(read.row(row)).for_each(|(m, v)| *m += v);
+                    mean.iter_mut().zip(read.row::<f32>(row)).for_each(|(m, v)| *m += v);
                 }
                 let inverse = 1.0 / recent.len() as f32;
                 mean.iter_mut().for_each(|m| *m *= inverse);

@@ -6,6 +6,7 @@
 //! | `ancestors` | what hypotheses have left behind on the CPU |
 //! | `lineage` | the rows that a hypothesis descends from; running sums |
 //! | `attention` | one row per hypothesis against a cache, or against encoded sources |
+//! | `kept` | number types of kept keys and values on the CPU |
 //! | `memory` | rows that sentences keep for a whole search |
 //! | `window` | means of the last inputs |
 //! | `best`, `log_probs` | the best next tokens; whole rows of log-probabilities on the host |
@@ -18,6 +19,7 @@ mod attention;
 mod best;
 mod cpu;
 pub(super) mod cuda;
+mod kept;
 mod lineage;
 mod log_probs;
 mod memory;

@@ -3,6 +3,7 @@
 use super::ancestors::RowStore;
 use super::lineage::{Lineage, Room};
 use super::{cpu, cuda};
+use crate::cuda::memory::Dtype;
 use crate::device::Buffer;
 use crate::{Device, Tape, Tensor, Var};
 
@@ -26,7 +27,7 @@ impl InputWindow {
         let kept = window.min(room.steps).next_power_of_two();
         let inputs = match device.is_gpu() {
             true => Inputs::Gpu { ring: device.scratch(kept * room.rows * width), kept },
-            false => Inputs::Host(RowStore::new(width)),
+            false => Inputs::Host(RowStore::new(Dtype::F32, width)),
         };
         Self { window, inputs }
     }
