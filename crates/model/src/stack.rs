@@ -200,8 +200,7 @@ impl Stack {
         (states, kept): (&mut [AttentionState], Option<&mut SlotTensor>),
     ) {
         if let (Some(projection), Some(kept)) = (&self.memory, kept) {
-            let kv = projection.project(pass.tape, new.memory);
-            pass.tape.put(kept, kv.whole(), new.rows);
+            projection.put(pass.tape, new.memory, kept, new.rows);
         }
         for (sublayer, state) in self.sublayers.iter().zip(states) {
             if let Sublayer::Attention(attention, _) = sublayer {

@@ -1,6 +1,7 @@
 //! Keys and values of a memory: one product makes those of all attentions to it.
 
-use mae_engine::{ParamId, ParamsBuilder, Part, Parts, Segments, Tape, Var};
+use mae_engine::ops::decode::SlotTensor;
+use mae_engine::{Ids, ParamId, ParamsBuilder, Part, Parts, Segments, Tape, Var};
 
 use super::AttentionConfig;
 use crate::groups::REST;
@@ -52,5 +53,10 @@ impl MemoryProjection {
     /// Keys and values of all attentions, in the order of their names.
     pub fn project(&self, tape: &mut Tape<'_>, states: &Var) -> Parts {
         tape.linear_parts(states, self.weight, self.bias, self.attentions)
+    }
+
+    /// The same for a search, which keeps them: those of each state in one of these rows.
+    pub(crate) fn put(&self, tape: &mut Tape<'_>, states: &Var, kept: &mut SlotTensor, rows: &Ids) {
+        tape.put_linear(kept, states, [self.weight, self.bias], rows);
     }
 }
