@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use mae_data::Vocab;
 use mae_data::vocab::VocabOptions;
+use mae_engine::ops::decode::Room;
 use mae_engine::{ComputeType, Device, Ids, Segments, Tape};
 use mae_model::config::{Mixture, System};
 use mae_model::folder::{self, ModelFolder, Stored};
 use mae_model::lm::LmFolder;
 use mae_model::quantise::quantise;
-use mae_model::{ExpertMode, LanguageModel, LmConfig, ModelConfig, Pass, Translator};
+use mae_model::{
+    DecoderState, ExpertMode, LanguageModel, LmConfig, ModelConfig, Pass, SearchRoom, Translator,
+};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 
@@ -50,6 +53,54 @@ fn encoded(model: &Translator, source: &[u32], starts: &[u32]) -> Vec<f32> {
 
 fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+}
+
+/// Logits of a hypothesis of the last of these sentences at each step of a search with two hypotheses for each.
+fn searched(model: &Translator, sentences: &[&[u32]]) -> Vec<Vec<f32>> {
+    let count = sentences.len();
+    let room = SearchRoom { steps: Room { rows: 2 * count, steps: 5 }, sentences: count, source: 200 };
+    let (mut state, mode) = (model.search_room(room), ExpertMode::Mix);
+    let ends = sentences.iter().scan(0, |end, sentence| {
+        *end += sentence.len() as u32;
+        Some(*end)
+    });
+    let starts: Vec<u32> = [0].into_iter().chain(ends).collect();
+    model.admit(&mut state, &sentences.concat(), &starts, &mode).unwrap();
+    let mut tokens = vec![2; count];
+    let step = |state: &mut DecoderState, tokens: &[u32]| {
+        let logits = model.step(state, tokens, &mode).unwrap();
+        logits.to_host()[(tokens.len() - 1) * logits.cols()..].to_vec()
+    };
+    let mut found = vec![step(&mut state, &tokens)];
+    for parents in [[0, 0], [1, 0], [1, 1], [0, 1]] {
+        // Of one hypothesis of each sentence there are two from the second step on.
+        let each = if found.len() == 1 { 1 } else { 2 };
+        let parents: Vec<u32> =
+            (0..count as u32).flat_map(|i| parents.map(|parent| each * i + parent)).collect();
+        model.reorder(&mut state, &parents);
+        tokens = (0..2 * count).map(|i| 5 + (i % 2 + found.len()) as u32).collect();
+        found.push(step(&mut state, &tokens));
+    }
+    found
+}
+
+/// Keys and values are rounded where matrices are, and a sentence alone finds the bits that it finds among others: here
+/// those have more tokens than are projected at a time.
+#[test]
+fn searches_keep_rounded_keys_and_values_and_sentences_do_not_change_each_other() {
+    let place = tempfile::tempdir().unwrap();
+    save(place.path());
+    let long: Vec<u32> = (0..37).map(|i| 5 + i % 20).chain([2]).collect();
+    let crowd: [&[u32]; 5] = [&long, &long[9..], &long, &long, &[20, 21, 2]];
+    let load = |compute| ModelFolder::load(place.path(), &holding(compute)).unwrap().model;
+    let want = searched(&load(ComputeType::F32), &crowd).concat();
+    for (compute, most) in [(ComputeType::F32, 0.0), (ComputeType::Bf16, 0.05), (ComputeType::Int8, 0.2)] {
+        let model = load(compute);
+        let found = searched(&model, &crowd);
+        assert_eq!(found, searched(&model, &crowd[4..]), "{compute}");
+        let difference = largest_difference(&found.concat(), &want);
+        assert!(difference <= most, "{compute}: {difference}");
+    }
 }
 
 #[test]
