@@ -74,7 +74,8 @@ impl RowStore {
         self.dtype
     }
 
-    /// Keeps the newest row of each hypothesis, rounded to the type of the store. Blocks are added and dropped, so that there are as many as are needed.
+    /// Keeps the newest row of each hypothesis, rounded to the type of the store. Blocks are added and dropped, so that
+    /// there are as many as are needed.
     pub(super) fn put<'a>(
         &mut self,
         device: &Device,
