@@ -25,16 +25,21 @@ const KINDS: [Kind; 4] = [
     ([true, false], Dtype::F32, Epilogue::Nothing),
 ];
 
+/// Terms from which on a product takes a sanitizer long.
+const LARGE: usize = 1 << 29;
+
 fn case(size: [usize; 3], kind: Kind) -> Case {
     let ([m, n, k], (transposed, out, epilogue)) = (size, kind);
     let what = format!(
         "[{m}, {k}]·[{k}, {n}], transposed {transposed:?}, {out:?}, {epilogue:?}: bits of all algorithms"
     );
     // Nothing may differ.
-    Case::new("product", what, Tolerance::new(0.0, 0.0), move |device, numbers| {
+    let mut case = Case::new("product", what, Tolerance::new(0.0, 0.0), move |device, numbers| {
         let differing = device.gpu().map_or(0.0, |gpu| differing(device, gpu, numbers, size, kind) as f32);
         Outcome::from([Quantity::value("values that differ", 1, vec![differing])])
-    })
+    });
+    case.large = m * n * k > LARGE;
+    case
 }
 
 /// Values of the product that some algorithm computes otherwise than the first.

@@ -116,8 +116,8 @@ pub(super) fn backward(gpu: &Arc<Gpu>, backward: &mut Backward<'_>, op: &Op, y: 
         });
     }
     if y.is_none() {
-        // dZ is dY: only the sums of its columns are left to make, if its writer has not, and nothing waits for them. (cuBLASLt can make
-        // them on the way to dW, but takes longer for both than kernels of our own.)
+        // dZ is dY: only the sums of its columns are left to make, if its writer has not, and nothing waits for them.
+        // (cuBLASLt can make them on the way to dW, but takes longer for both than kernels of our own.)
         let (target, held) = backward.param_target(op.bias);
         match known_sums {
             Some(KnownSums { partials, at, size }) => {
