@@ -27,8 +27,8 @@ const ROUNDS: usize = 3;
 const QUICKER: f32 = 0.98;
 
 impl Gpu {
-    /// Chooses one of the algorithms of a plan, if this is the time for it: their results go where that of the product
-    /// will be. `launch` computes the product.
+    /// Chooses one of the algorithms of a plan, if the product is large and neither captured nor profiled: their results
+    /// go where that of the product will be. `launch` computes the product.
     pub(super) fn choose(
         &self,
         choices: &mut Choices,
@@ -37,11 +37,7 @@ impl Gpu {
         launch: impl Fn(&Plan, &Algorithm) -> std::result::Result<(), CublasError>,
     ) -> std::result::Result<(), CublasError> {
         let operations = 2 * key.size.iter().product::<usize>();
-        if std::env::var_os("XNO").is_some()
-            || operations < WORTHWHILE
-            || self.is_capturing()
-            || self.is_profiling()
-        {
+        if operations < WORTHWHILE || self.is_capturing() || self.is_profiling() {
             return Ok(());
         }
         let relatives = relatives(key);

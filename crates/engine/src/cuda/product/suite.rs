@@ -36,7 +36,7 @@ fn case(size: [usize; 3], kind: Kind) -> Case {
     // Nothing may differ.
     let mut case = Case::new("product", what, Tolerance::new(0.0, 0.0), move |device, numbers| {
         let differing = device.gpu().map_or(0.0, |gpu| differing(device, gpu, numbers, size, kind) as f32);
-        Outcome::from([Quantity::value("values that differ", 1, vec![differing])])
+        Outcome::from([Quantity::value("wrong values", 1, vec![differing])])
     });
     case.large = m * n * k > LARGE;
     case

@@ -55,9 +55,9 @@ fn remembered<T: Kept>(q: &Tensor, heads: &Weighted<'_>, memory: &Memory<'_>, ou
     });
 }
 
-/// The query at the beginning of each row of q against rows of keys and values: `source(row)` gives their number and a way to
-/// read them. They are read as they lie, all heads of a row at once: rows are often 4,096 bytes apart, and a cache keeps few
-/// of the same head.
+/// The query at the beginning of each row of q against rows of keys and values: `source(row)` gives their number and a
+/// way to read them. They are read as they lie, all heads of a row at once: rows are often 2,048 or 4,096 bytes apart,
+/// and a cache keeps few of the same head.
 fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
     q: &Tensor,
     heads: &Weighted<'_>,

@@ -97,8 +97,8 @@ pub(super) fn backward(
 ) {
     let (rows, cols) = (sum.rows(), sum.cols());
     // Wide rows fill the registers of a warp: one block of them for each multiprocessor, two blocks of others at most.
-    // The number of parts decides the order of the sums of γ and β, so that GPUs with other numbers of multiprocessors
-    // round these differently.
+    // The number of parts decides the order of the sums of γ, β and the biases of the layers below, so that GPUs with
+    // other numbers of multiprocessors round these differently.
     let in_registers = dy.is_some() && cols <= WIDE && cols.is_multiple_of(8);
     let wide = in_registers && cols > NARROW;
     let multiprocessors = gpu.multiprocessors();
