@@ -10,7 +10,7 @@ use crate::cuda::memory::Ptr;
 const TILE: usize = 16;
 
 kernels! {
-    static FILE = "product" at "plain.cu", constants [TILE];
+    static FILE = "product" at "product.cu", constants [TILE];
 
     struct ProductAct = product_act {
         a: *const Act,
