@@ -7,15 +7,12 @@ mod backward;
 mod var;
 
 use std::cell::Cell;
-use std::collections::HashMap;
 
 pub(crate) use self::backward::Backward;
 pub(crate) use self::var::RealRows;
 pub use self::var::Var;
 use crate::cpu::gemm::Precision;
 use crate::cuda::Live;
-use crate::cuda::sums::ColumnSums;
-use crate::cuda::together::Together;
 use crate::device::{Backend, Buffer, Device};
 use crate::params::{Gradients, GroupSet, ParamId, Params, Slice, Updates};
 use crate::rng::{Dropout, Rng, Stream};
@@ -122,17 +119,7 @@ impl<'p> Tape<'p> {
         complete: &mut dyn FnMut(&mut Gradients, usize),
     ) -> Updates {
         if let Some(gradients) = self.gradients.take() {
-            let mut slots: Vec<Option<Buffer>> = Vec::new();
-            slots.resize_with(self.slots, || None);
-            let mut backward = Backward {
-                params: self.params,
-                gradients,
-                free: self.free,
-                slots,
-                unfinished: HashMap::new(),
-                sums: ColumnSums::default(),
-                together: Together::default(),
-            };
+            let mut backward = Backward::new(self.params, gradients, self.free, self.slots);
             for (slot, seed) in self.seeds {
                 backward.add(slot, seed);
             }

@@ -33,7 +33,7 @@ static SHARED: &[&KernelFile] = &[
     &super::together::FILE,
     &super::halves::FILE,
     &crate::optim::cuda::FILE,
-    &super::product::FILE,
+    &super::product::plain::FILE,
 ];
 
 /// Every kernel file.

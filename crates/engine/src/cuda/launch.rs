@@ -58,7 +58,7 @@ kernel_struct! {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) grid: [u32; 3],
-    pub(crate) block: u32,
+    pub(crate) block: [u32; 2],
     pub(crate) shared: u32,
 }
 
@@ -77,7 +77,7 @@ impl Shape {
 
     /// `x`·`y` blocks of `threads` threads.
     pub(crate) fn grid([x, y]: [usize; 2], threads: u32) -> Self {
-        Self { grid: [x as u32, y as u32, 1], block: threads, shared: 0 }
+        Self { grid: [x as u32, y as u32, 1], block: [threads, 1], shared: 0 }
     }
 
     /// One thread for each run of eight of `count` values.
@@ -89,6 +89,11 @@ impl Shape {
     pub(crate) fn over_rows(rows: usize, cols: usize) -> Self {
         let blocks = [cols.div_ceil(8 * BLOCK_RUNS as usize), rows.div_ceil(BLOCK_ROWS as usize)];
         Self::grid(blocks, BLOCK_ROWS * BLOCK_RUNS)
+    }
+
+    /// The same with twice as many threads, of which each half counts its own.
+    pub(crate) fn halves(self) -> Self {
+        Self { block: [self.block[0], 2], ..self }
     }
 
     /// The same with `bytes` of dynamic shared memory.
@@ -151,7 +156,7 @@ impl Gpu {
                 result::launch_kernel(
                     function.handle,
                     (x, y, z),
-                    (shape.block, 1, 1),
+                    (shape.block[0], shape.block[1], 1),
                     shape.shared,
                     self.stream(),
                     arguments,

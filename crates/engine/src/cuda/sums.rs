@@ -88,6 +88,16 @@ impl ColumnSum {
     }
 }
 
+/// Sums over the rows of a gradient that its writer has made, as partial sums of parts of the rows.
+pub(crate) struct KnownSums {
+    /// Partial sums, these among them.
+    pub(crate) partials: Arc<Buffer>,
+    /// Where these begin.
+    pub(crate) at: Ptr,
+    /// Parts, columns, and values from one part to the next.
+    pub(crate) size: [usize; 3],
+}
+
 /// Matrices that wait are summed while the GPU still has them in its cache.
 const WAITING_BYTES: usize = 40 << 20;
 
@@ -105,7 +115,7 @@ struct Waiting {
 pub(crate) struct ColumnSums {
     sums: Vec<ColumnSum>,
     /// The partial sums; held until the sums are made.
-    held: Vec<Buffer>,
+    held: Vec<Arc<Buffer>>,
     blocks: Vec<Block>,
     waiting: Vec<Waiting>,
 }
@@ -171,9 +181,9 @@ impl ColumnSums {
     }
 
     /// A sum over partial sums that exist already.
-    pub(crate) fn push(&mut self, gpu: &Arc<Gpu>, sum: ColumnSum, partials: Buffer) {
+    pub(crate) fn push(&mut self, gpu: &Arc<Gpu>, sum: ColumnSum, partials: impl Into<Arc<Buffer>>) {
         self.push_also(gpu, sum);
-        self.held.push(partials);
+        self.held.push(partials.into());
     }
 
     /// A second sum over partials that are pushed as well.

@@ -40,8 +40,12 @@ use crate::device::{Device, Numbers};
 use crate::{Error, Result};
 
 fn all_cases() -> Vec<Case> {
+    let products = crate::cuda::product::suite::cases();
     let mut cases: Vec<Case> =
-        [crate::ops::cases(), crate::optim::suite::cases(), network::cases()].into_iter().flatten().collect();
+        [crate::ops::cases(), crate::optim::suite::cases(), products, network::cases()]
+            .into_iter()
+            .flatten()
+            .collect();
     // What is wrong with an op shows soonest in small cases.
     cases.sort_by_key(|case| case.large);
     cases

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::Var;
 use crate::cpu::gemm::Precision;
 use crate::cuda::memory::Ptr;
-use crate::cuda::sums::{self, ColumnSums};
+use crate::cuda::sums::{self, ColumnSums, KnownSums};
 use crate::cuda::together::Together;
 use crate::device::{Backend, Buffer, Device};
 use crate::params::{Gradients, GroupSet, ParamId, Params, Slice};
@@ -19,6 +19,9 @@ pub(crate) struct Backward<'a> {
     pub(super) slots: Vec<Option<Buffer>>,
     /// Which parts have been written, where a gradient is written in [parts](crate::Parts).
     pub(super) unfinished: HashMap<usize, Vec<bool>>,
+    /// Sums over the rows of gradients, by slot, and of the gradient that was taken last.
+    known_sums: HashMap<usize, KnownSums>,
+    sums_of_taken: Option<KnownSums>,
     /// Sums over rows that a GPU finishes all at once at the end.
     pub(crate) sums: ColumnSums,
     /// Weight gradients that a GPU computes at once.
@@ -26,6 +29,26 @@ pub(crate) struct Backward<'a> {
 }
 
 impl<'a> Backward<'a> {
+    /// Before the first node, with room for the gradients of so many values.
+    pub(super) fn new(
+        params: &'a Params,
+        gradients: &'a mut Gradients,
+        free: GroupSet,
+        slots: usize,
+    ) -> Self {
+        Self {
+            params,
+            gradients,
+            free,
+            slots: (0..slots).map(|_| None).collect(),
+            unfinished: HashMap::new(),
+            known_sums: HashMap::new(),
+            sums_of_taken: None,
+            sums: ColumnSums::default(),
+            together: Together::default(),
+        }
+    }
+
     pub(crate) fn device(&self) -> &'a Device {
         self.params.device()
     }
@@ -59,6 +82,7 @@ impl<'a> Backward<'a> {
     pub(super) fn take(&mut self, slot: usize) -> Option<Buffer> {
         let finished = self.unfinished.remove(&slot).is_none_or(|written| !written.contains(&false));
         assert!(finished, "some parts of a matrix were read, and others were not");
+        self.sums_of_taken = self.known_sums.remove(&slot);
         self.slots[slot].take()
     }
 
@@ -70,6 +94,7 @@ impl<'a> Backward<'a> {
     /// Keeps the gradient of `var`, of which part `index` of `count` has been written now.
     pub(crate) fn give_unfinished(&mut self, var: &Var, gradient: Buffer, index: usize, count: usize) {
         let Some(slot) = var.slot else { return };
+        self.known_sums.remove(&slot);
         let written = self.unfinished.entry(slot).or_insert_with(|| vec![false; count]);
         assert!(!std::mem::replace(&mut written[index], true), "a part of a matrix was read twice");
         self.slots[slot] = Some(gradient);
@@ -86,11 +111,25 @@ impl<'a> Backward<'a> {
     /// wanted.
     pub(crate) fn target(&mut self, var: &Var) -> (Ptr, u32) {
         let Some(slot) = var.slot else { return (Ptr::NULL, 0) };
+        self.known_sums.remove(&slot);
         let held = self.slots[slot].is_some();
         let device = self.params.device();
         let buffer =
             self.slots[slot].get_or_insert_with(|| device.scratch_of(var.tensor.dtype(), var.tensor.count()));
         (buffer.ptr(), u32::from(held))
+    }
+
+    /// Notes the sums over the rows of what was just written as all of the gradient of `var`: who reads the gradient
+    /// need not make them. They are forgotten if something is added to it.
+    pub(crate) fn note_sums(&mut self, var: &Var, sums: KnownSums) {
+        if let Some(slot) = var.slot {
+            self.known_sums.insert(slot, sums);
+        }
+    }
+
+    /// The sums over the rows of the gradient that this node was given, if they are known.
+    pub(crate) fn take_sums(&mut self) -> Option<KnownSums> {
+        self.sums_of_taken.take()
     }
 
     /// Address for the gradient of a parameter block, and 1 if a kernel must add to existing content; null where the
@@ -133,6 +172,7 @@ impl<'a> Backward<'a> {
     }
 
     pub(super) fn add(&mut self, slot: usize, gradient: Buffer) {
+        self.known_sums.remove(&slot);
         match (&mut self.slots[slot], self.params.device().gpu()) {
             (Some(held), None) => crate::cpu::add(held, &gradient),
             (Some(held), Some(gpu)) => sums::add(gpu, held, &gradient),

@@ -1,6 +1,8 @@
 // Attention forward: out = w·dropout(softmax(Q·Kᵀ/√K))·V for every sentence and head; probabilities stay in registers.
 // Arguments, macros and building blocks: attention.cuh.
 
+constexpr int STAGES = LONG ? MOST_STAGES : 1;  // tiles of keys and values in shared memory: most sentences have one
+
 // The running softmax of a lane's two rows: p = exp(s − top), total = Σ p of the lane's columns. Scores and `top` are those
 // of Q·Kᵀ; they are scaled on the way into the exponential.
 struct Softmax {
@@ -90,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 10, LO
     };
     Softmax softmax;
     Sum sum = {};
-    over_tiles(0, block_keys, load, [](int) {}, [&](int stage, u32 from) {
+    over_tiles<STAGES>(0, block_keys, load, [](int) {}, [&](int stage, u32 from) {
         const act *k = other_tile(1, stage, 0), *v = other_tile(1, stage, 1);
         // HOPPER: products are for all four warps, so that none may leave them out; what a row does not see is masked.
         if (!HOPPER && from >= warp_keys) return;

@@ -3,7 +3,7 @@
 //
 // Macros: HEAD (width K of a head, 1 to 128), CAUSAL (0, 1), DROPOUT (0, 1), WEIGHTS (0 none, 1 per sentence, 2 per
 // query row), LONG (0, 1), HOPPER (0, 1) and the prelude's BF16; TILE (rows that a block loads at a time), LONG_TILE,
-// LONG_STAGES, SHORT and PADDING.
+// MOST_STAGES, SHORT and PADDING.
 //
 // A block works on one head of one sentence, a warp on 16 rows of it. Most sentences are short: blocks are small, so
 // that many of them share a multiprocessor. LONG is for batches of long ones: blocks are larger, so that each tile they
@@ -16,7 +16,6 @@
 // in pair_of, shuffle_xor, load_four, mma, load_tile, store_run and power.
 
 constexpr int ROWS = LONG ? LONG_TILE : TILE;      // rows of one sentence that a block works on
-constexpr int STAGES = LONG ? LONG_STAGES : 1;     // tiles of the other side in shared memory
 constexpr int CHUNK = HOPPER ? TILE : 16;          // rows of the other side that a warp works on at a time
 constexpr int THREADS = ROWS / 16 * 32;
 constexpr int WIDTH = (HEAD + 15) / 16 * 16;       // columns of a tile, zeros from HEAD on
@@ -59,6 +58,8 @@ struct AttendBackward {
     float* d_weights;        // as weights; null where not wanted
     float* delta;            // [queries.rows, heads]: scratch of the general path
     const uint2* key_tiles;  // as query_tiles, for keys
+    u32 query_tile_count, key_tile_count;
+    u32 short_apart;         // 1: attention_backward_short computes sentences of at most SHORT rows, others the rest
 };
 
 // One head of one sentence: its first packed rows and how many there are.

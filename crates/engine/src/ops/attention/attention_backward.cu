@@ -1,9 +1,11 @@
 // Attention backward. With P = exp(Q·Kᵀ/√K − log_sum), f the dropout factors and dP = dO·Vᵀ, per sentence and head:
 //   dw = Σ_j f_j·P_j·dP_j = dO·out/w    the gradient of a row's weight, and the inner product in the softmax's gradient
 //   dS = w·P∘(f∘dP − dw)/√K             dQ = dS·K   dK = dSᵀ·Q   dV = (w·f∘P)ᵀ·dO
-// Batches of short sentences take attention_backward_short; others take attention_backward_rows, then
+// Where most sentences are short, those take attention_backward_short. Others take attention_backward_rows, then
 // attention_backward_keys and, for per-sentence weights, attention_weight_gradients. Heads of weight 0 are computed
 // only where d_weights is wanted. Arguments, macros and building blocks: attention.cuh.
+
+constexpr int STAGES = MOST_STAGES;  // tiles of the other side in shared memory
 
 // Starts to load `count` queries of a sentence and the gradients of their outputs, from query `from` on.
 template <int R>
@@ -79,10 +81,16 @@ __device__ __forceinline__ FragmentA score_gradient(const float p[2][4], const f
     return as_fragment(ds);
 }
 
+// Whether the sentence takes attention_backward_short.
+__device__ __forceinline__ bool is_short(const Head& h) {
+    return max(h.queries, h.keys) <= SHORT;
+}
+
 #if !LONG
 // ---- short sentences -------------------------------------------------------------------------------------------
 
 constexpr int SCORE_PITCH = SHORT + PADDING;
+constexpr int HALF = SHORT / 2;
 
 __device__ __forceinline__ void store_fragment(act* scores, const FragmentA& a) {
     Pair* to = (Pair*)(scores + lane_row() * SCORE_PITCH + lane_column());
@@ -90,46 +98,72 @@ __device__ __forceinline__ void store_fragment(act* scores, const FragmentA& a) 
     to[4 * SCORE_PITCH] = a.r[1], to[4 * SCORE_PITCH + 4] = a.r[3];
 }
 
-// Everything, for sentences of at most SHORT queries and keys (16, 32, 48 or 64). First a
-// warp owns 16 queries, computes dw, then dS, w·f∘P and dQ; then the warps take turns at dK and dV of 16 keys.
+// Everything, for sentences of at most SHORT queries and keys. First a warp owns 16 queries, computes dw, then dS, w·f∘P
+// and dQ; then the warps take turns at dK and dV of 16 keys.
 //
-// launch: grid (heads, sentences), block (2·SHORT), shared (4·SHORT·PITCH + 2·SHORT·(SHORT + PADDING))·sizeof(act)
+// The two halves of a block (threadIdx.y) share the rows of a head, HALF each; or, if the sentence is that short, each
+// has a head of its own. Either way the rows that a half loads lie from row HALF·threadIdx.y of the tiles on.
+//
+// launch: grid (heads, sentences), block (SHORT, 2), shared (4·SHORT·PITCH + 2·SHORT·(SHORT + PADDING))·sizeof(act)
 extern "C" __global__ void __launch_bounds__(2 * SHORT, BLOCKS(256 / SHORT, 128 / SHORT))
 attention_backward_short(AttendBackward b) {
     const Attend& a = b.forward;
-    const u32 query_end = end_of(a.queries), key_end = end_of(a.keys);
-    const Head h = head_of(a, blockIdx.y, blockIdx.x);
-    zero_tail(b.d_q, a.q_stride, query_end, a.queries.rows);
-    zero_tail(b.d_k, a.kv_stride, key_end, a.keys.rows);
-    zero_tail(b.d_v, a.kv_stride, key_end, a.keys.rows);
-    if (WEIGHTS == 2 && b.d_weights != nullptr) zero_tail_places(b.d_weights, query_end, a.queries.rows);
+    const u32 query_end = end_of(a.queries), key_end = end_of(a.keys), half = threadIdx.y;
+    if (half == 0) {
+        zero_tail(b.d_q, a.q_stride, query_end, a.queries.rows);
+        zero_tail(b.d_k, a.kv_stride, key_end, a.keys.rows);
+        zero_tail(b.d_v, a.kv_stride, key_end, a.keys.rows);
+        if (WEIGHTS == 2 && b.d_weights != nullptr) zero_tail_places(b.d_weights, query_end, a.queries.rows);
+    }
+    Head h = head_of(a, blockIdx.y, blockIdx.x);
+    const bool two_heads = max(h.queries, h.keys) <= HALF;
+    if (two_heads) {
+        if (h.head % 2 == 1) return;  // the block before this one has it
+        h.head += half;
+        if (h.head == a.heads) return;
+    } else if (!is_short(h)) {
+        return;
+    }
+    // Where the half's rows begin in tiles and in the sentence, and where the rows of its head begin in tiles.
+    const u32 own = HALF * half, first = two_heads ? 0 : own, base = own - first;
+    const u32 own_queries = min(HALF, max(h.queries, first) - first), own_keys = min(HALF, max(h.keys, first) - first);
+    auto wait_for_head = [&] {
+        if (two_heads)
+            asm volatile("bar.sync %0, %1;" ::"r"(1 + half), "n"(SHORT) : "memory");
+        else
+            __syncthreads();
+    };
 
     act *q = (act*)shared_memory, *d_out = q + SHORT * PITCH, *k = d_out + SHORT * PITCH, *v = k + SHORT * PITCH;
     act *ds_tile = v + SHORT * PITCH, *weighted_tile = ds_tile + SHORT * SCORE_PITCH;
-    load_queries<SHORT>(q, d_out, b, h, 0, h.queries);
-    load_keys<SHORT>(k, v, a, h, 0, h.keys);
+    load_queries<HALF>(q + own * PITCH, d_out + own * PITCH, b, h, first, own_queries);
+    load_keys<HALF>(k + own * PITCH, v + own * PITCH, a, h, first, own_keys);
+    k += base * PITCH, v += base * PITCH;
 
-    const u32 warp = warp_index(), row = 16 * warp;
+    const u32 warp = warp_index(), row = first + 16 * warp, tile_row = own + 16 * warp;
     const Queries queries(b, h, row);
     const Drops drops(a.dropout);
     const bool computed = any_weight(a, h, 0, h.queries) || b.d_weights != nullptr;
     __shared__ float row_dw[SHORT];
-    tiles_ready();
+    copies_done();
+    wait_for_head();
     if (h.queries == 0 || h.keys == 0 || !computed) {
-        zero_rows(head_rows(b.d_q, a.q_stride, h.query, h.head), a.q_stride, h.queries);
-        zero_rows(head_rows(b.d_k, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
-        zero_rows(head_rows(b.d_v, a.kv_stride, h.key, h.head), a.kv_stride, h.keys);
-        if (WEIGHTS == 2 && b.d_weights != nullptr) zero_places(b.d_weights, a, h, 0, h.queries);
+        zero_rows(head_rows(b.d_q, a.q_stride, h.query + first, h.head), a.q_stride, own_queries);
+        zero_rows(head_rows(b.d_k, a.kv_stride, h.key + first, h.head), a.kv_stride, own_keys);
+        zero_rows(head_rows(b.d_v, a.kv_stride, h.key + first, h.head), a.kv_stride, own_keys);
+        if (WEIGHTS == 2 && b.d_weights != nullptr) zero_places(b.d_weights, a, h, first, own_queries);
         if (WEIGHTS == 1 && b.d_weights != nullptr && threadIdx.x == 0)
             b.d_weights[h.sentence * a.heads + h.head] = 0.0f;
         return;
     }
     if (row < h.queries) {
-        const act *q_rows = q + row * PITCH, *d_out_rows = d_out + row * PITCH;
+        const act *q_rows = q + tile_row * PITCH, *d_out_rows = d_out + tile_row * PITCH;
         const u32 seen = visible_keys(h, row + 15);
-        float p[2][4], dp[2][4], dw[2] = {0.0f, 0.0f};
+        float dw[2] = {0.0f, 0.0f};
         u32 kept = 0;  // two bits of each byte for 16 keys
-        for (u32 at = 0; at < seen; at += 16) {
+        Sum sum = {};
+        // P and dP of 16 keys from `at` on, and what they add to dw.
+        auto first_look = [&](float p[2][4], float dp[2][4], u32 at) {
             products_of_rows(p, q_rows, k + at * PITCH, dp, d_out_rows, v + at * PITCH);
             queries.probabilities(p, at);
             if (DROPOUT) {
@@ -138,38 +172,53 @@ attention_backward_short(AttendBackward b) {
                 kept |= (bits & 0x03030303) << at / 8;
             }
             add_products(dw, p, dp);
-        }
-        dw[0] = quad_sum(dw[0]), dw[1] = quad_sum(dw[1]);
-        if (lane_column() == 0) row_dw[row + lane_row()] = dw[0], row_dw[row + lane_row() + 8] = dw[1];
-
-        Sum sum = {};
-        for (u32 at = 0; at < seen; at += 16) {
-            products_of_rows(p, q_rows, k + at * PITCH, dp, d_out_rows, v + at * PITCH);
-            queries.probabilities(p, at);
-            const u32 bits = kept >> at / 8, place = row * SCORE_PITCH + at;
-            if (DROPOUT) drop(dp, bits, drops.scale);
+        };
+        auto second_look = [&](const float p[2][4], const float dp[2][4], u32 at) {
+            const u32 bits = kept >> at / 8, place = tile_row * SCORE_PITCH + at;
             const FragmentA ds[1] = {score_gradient(p, dp, queries.weight, dw)};
             store_fragment(ds_tile + place, ds[0]);
             store_fragment(weighted_tile + place, weighted_probabilities(p, bits, queries.weight, drops.scale));
             add_product(sum, ds, k + at * PITCH);
+        };
+        // Those of the first 32 keys stay in registers, those of others are made again.
+        float p[3][2][4], dp[3][2][4];
+        first_look(p[0], dp[0], 0);
+        if (seen > 16) first_look(p[1], dp[1], 16);
+#pragma unroll 1
+        for (u32 at = 32; at < seen; at += 16) first_look(p[2], dp[2], at);
+        dw[0] = quad_sum(dw[0]), dw[1] = quad_sum(dw[1]);
+        if (lane_column() == 0) {
+            row_dw[tile_row + lane_row()] = dw[0];
+            row_dw[tile_row + lane_row() + 8] = dw[1];
+        }
+        second_look(p[0], dp[0], 0);
+        if (seen > 16) second_look(p[1], dp[1], 16);
+#pragma unroll 1
+        for (u32 at = 32; at < seen; at += 16) {
+            products_of_rows(p[2], q_rows, k + at * PITCH, dp[2], d_out_rows, v + at * PITCH);
+            queries.probabilities(p[2], at);
+            if (DROPOUT) drop(dp[2], kept >> at / 8, drops.scale);
+            second_look(p[2], dp[2], at);
         }
         store_rows(head_rows(b.d_q, a.q_stride, h.query + row, h.head), a.q_stride, h.queries - row, sum);
     }
-    __syncthreads();
+    wait_for_head();
 
-    if (WEIGHTS == 2 && b.d_weights != nullptr && threadIdx.x < h.queries)
-        b.d_weights[place_of(a, h, threadIdx.x)] = row_dw[threadIdx.x];
-    if (WEIGHTS == 1 && b.d_weights != nullptr && threadIdx.x < 32) {
+    if (WEIGHTS == 2 && b.d_weights != nullptr && threadIdx.x < own_queries)
+        b.d_weights[place_of(a, h, first + threadIdx.x)] = row_dw[own + threadIdx.x];
+    if (WEIGHTS == 1 && b.d_weights != nullptr && threadIdx.x < 32 && first == 0) {
         float dw = 0.0f;
-        for (u32 i = threadIdx.x; i < h.queries; i += 32) dw += row_dw[i];
+        for (u32 i = threadIdx.x; i < h.queries; i += 32) dw += row_dw[base + i];
         dw = warp_sum(dw);
         if (threadIdx.x == 0) b.d_weights[h.sentence * a.heads + h.head] = dw;
     }
     // Work 2·i is dK of the keys 16·i .., work 2·i + 1 is dV of the same.
-    for (u32 work = warp; work < (h.keys + 15) / 16 * 2; work += SHORT / 16) {
+    const u32 warps = two_heads ? HALF / 16 : SHORT / 16;
+    for (u32 work = first / 16 + warp; work < (h.keys + 15) / 16 * 2; work += warps) {
         const u32 key = work / 2 * 16;
         const bool values = work % 2;
-        const act *scores = values ? weighted_tile : ds_tile, *rows = values ? d_out : q;
+        const act *scores = (values ? weighted_tile : ds_tile) + base * SCORE_PITCH;
+        const act *rows = (values ? d_out : q) + base * PITCH;
         Sum sum = {};
         // Queries before a key do not see it.
         for (u32 i = CAUSAL ? key : 0; i < h.queries; i += 16) {
@@ -183,7 +232,33 @@ attention_backward_short(AttendBackward b) {
 }
 #endif
 
-// ---- sentences of any length -----------------------------------------------------------------------------------
+// ---- other sentences -------------------------------------------------------------------------------------------
+
+// Calls work(head, first row) for the tiles of this block: its own, or, where short sentences have a kernel of their own,
+// every gridDim.y-th of those of others. All warps look at all of them, a lane at one.
+template <bool LAST_FIRST = false, typename Work>
+__device__ __forceinline__ void over_block_tiles(const AttendBackward& b, const uint2* tiles, u32 count, Work work) {
+    const Attend& a = b.forward;
+#if LONG
+    // Long tiles are listed from the ends of sentences on, where queries see most keys, but keys are seen least.
+    const uint2 tile = tiles[LAST_FIRST ? count - 1 - blockIdx.y : blockIdx.y];
+    if (tile.x != NO_SENTENCE) work(head_of(a, tile.x, blockIdx.x), tile.y);
+#else
+    const u32 lane = b.short_apart ? threadIdx.x % 32 : 0;
+    for (u32 at = blockIdx.y; at < count; at += b.short_apart ? 32 * gridDim.y : count) {
+        const u32 own = at + lane * gridDim.y;
+        const uint2 tile = own < count ? tiles[own] : make_uint2(NO_SENTENCE, 0);
+        const bool left = tile.x != NO_SENTENCE && !(b.short_apart && is_short(head_of(a, tile.x, 0)));
+#pragma unroll 1
+        for (u32 rest = __ballot_sync(FULL_WARP, left) & (b.short_apart ? FULL_WARP : 1); rest != 0; rest &= rest - 1) {
+            const int from = __ffs(rest) - 1;
+            const u32 sentence = __shfl_sync(FULL_WARP, tile.x, from), first = __shfl_sync(FULL_WARP, tile.y, from);
+            work(head_of(a, sentence, blockIdx.x), first);
+            __syncthreads();
+        }
+    }
+#endif
+}
 
 // dw of a lane's two queries from the outputs: dO·out/w. It is left 0 where the weight is.
 __device__ __forceinline__ void gradients_of_weights(float dw[2], const AttendBackward& b, const Head& h, u32 first,
@@ -211,20 +286,10 @@ __device__ __forceinline__ void gradients_of_weights(float dw[2], const AttendBa
 
 // delta (= dw), d_weights if per row, and dQ. Where the gradient of a weight of 0 is wanted, `out` says nothing of it, and
 // there is a pass over the keys for dw first.
-//
-// launch: grid (heads, query tiles), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 10, 6))
-attention_backward_rows(AttendBackward b) {
+__device__ __forceinline__ void gradients_of_rows(const AttendBackward& b, const Head& h, u32 first) {
     const Attend& a = b.forward;
-    const uint2 tile = a.query_tiles[blockIdx.y];
-    const u32 end = end_of(a.queries);
-    const Head h = head_of(a, tile.x, blockIdx.x);
     float* row_weights = WEIGHTS == 2 ? b.d_weights : nullptr;
-    zero_tail(b.d_q, a.q_stride, end, a.queries.rows);
-    if (row_weights != nullptr) zero_tail_places(row_weights, end, a.queries.rows);
-    if (h.sentence == NO_SENTENCE) return;
-
-    const u32 first = tile.y, rows = min(ROWS, h.queries - first);
+    const u32 rows = min(ROWS, h.queries - first);
     const u32 block_keys = visible_keys(h, first + rows - 1);
     act *q = own_tile(0), *d_out = own_tile(1);
     auto load = [&](int stage, u32 from) {
@@ -271,7 +336,7 @@ attention_backward_rows(AttendBackward b) {
             load_all(0, 0);
             store_kept(0);
         }
-        over_tiles(0, block_keys, load_all, store_kept, [&](int stage, u32 from) {
+        over_tiles<STAGES>(0, block_keys, load_all, store_kept, [&](int stage, u32 from) {
             const act *k = other_tile(2, stage, 0), *v = other_tile(2, stage, 1);
             // HOPPER: one chunk, for all four warps; what a row does not see is masked.
             for (u32 at = 0; at < TILE && (HOPPER || from + at < warp_keys); at += CHUNK) {
@@ -308,20 +373,23 @@ attention_backward_rows(AttendBackward b) {
     store_rows(head_rows(b.d_q, a.q_stride, h.query + first + row, h.head), a.q_stride, rows - row, sum);
 }
 
-// dK and dV, after attention_backward_rows. A warp owns 16 keys and makes scores transposed, 16 queries at a time.
-//
-// launch: grid (heads, key tiles), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 8, 4)) attention_backward_keys(AttendBackward b) {
+// launch: grid (heads, query tiles or fewer), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 10, 6))
+attention_backward_rows(AttendBackward b) {
     const Attend& a = b.forward;
-    // Long tiles are listed from the ends of sentences on, where queries see most keys, but keys are seen least.
-    const uint2 tile = b.key_tiles[LONG && CAUSAL ? gridDim.y - 1 - blockIdx.y : blockIdx.y];
-    const u32 end = end_of(a.keys);
-    const Head h = head_of(a, tile.x, blockIdx.x);
-    zero_tail(b.d_k, a.kv_stride, end, a.keys.rows);
-    zero_tail(b.d_v, a.kv_stride, end, a.keys.rows);
-    if (h.sentence == NO_SENTENCE) return;
+    if (!b.short_apart) {
+        const u32 end = end_of(a.queries);
+        zero_tail(b.d_q, a.q_stride, end, a.queries.rows);
+        if (WEIGHTS == 2 && b.d_weights != nullptr) zero_tail_places(b.d_weights, end, a.queries.rows);
+    }
+    over_block_tiles(b, a.query_tiles, b.query_tile_count,
+                     [&](const Head& h, u32 first) { gradients_of_rows(b, h, first); });
+}
 
-    const u32 first = tile.y, rows = min(ROWS, h.keys - first);
+// dK and dV, after attention_backward_rows. A warp owns 16 keys and makes scores transposed, 16 queries at a time.
+__device__ __forceinline__ void gradients_of_keys(const AttendBackward& b, const Head& h, u32 first) {
+    const Attend& a = b.forward;
+    const u32 rows = min(ROWS, h.keys - first);
     const u32 row = warp_index() * 16;
     const u32 queries = WEIGHTS != 1 || any_weight(a, h, 0, 1) ? h.queries : 0;  // of a dropped head: none
     const u32 begin = CAUSAL ? first : 0;                                        // queries before a key do not see it
@@ -353,7 +421,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 8, 4))
     const act *k_rows = rows_of_warp(own_k, row), *v_rows = rows_of_warp(own_v, row);
     if (begin < queries) load(0, begin), store(0);
     Sum d_k = {}, d_v = {};
-    over_tiles(begin, queries, load, store, [&](int stage, u32 from) {
+    over_tiles<STAGES>(begin, queries, load, store, [&](int stage, u32 from) {
         const act *q = other_tile(2, stage, 0), *d_out = other_tile(2, stage, 1);
         const bool dropped = WEIGHTS == 2 && !__any_sync(FULL_WARP, weight[stage][threadIdx.x % TILE] != 0.0f);
         // HOPPER: one chunk, for all four warps.
@@ -399,6 +467,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 8, 4))
     store_rows(head_rows(b.d_v, a.kv_stride, h.key + first + row, h.head), a.kv_stride, rows - row, d_v);
 }
 
+// launch: grid (heads, key tiles or fewer), block (2·ROWS), shared (2·ROWS + 2·STAGES·32)·PITCH·sizeof(act)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS(HOPPER ? 6 : 8, 4)) attention_backward_keys(AttendBackward b) {
+    const Attend& a = b.forward;
+    if (!b.short_apart) {
+        const u32 end = end_of(a.keys);
+        zero_tail(b.d_k, a.kv_stride, end, a.keys.rows);
+        zero_tail(b.d_v, a.kv_stride, end, a.keys.rows);
+    }
+    over_block_tiles<CAUSAL>(b, b.key_tiles, b.key_tile_count,
+                             [&](const Head& h, u32 first) { gradients_of_keys(b, h, first); });
+}
+
 // d_weights[sentence, head] = Σ delta over the sentence's queries: only with WEIGHTS = 1 and d_weights wanted, after
 // attention_backward_rows. One warp per sentence and head.
 //
@@ -408,6 +488,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attention_weight_gradients
     const u32 item = (blockIdx.x * THREADS + threadIdx.x) / 32;
     if (item >= a.queries.sentences * a.heads) return;
     const Head h = head_of(a, item / a.heads, item % a.heads);
+    if (b.short_apart && is_short(h)) return;
     float dw = 0.0f;
     for (u32 i = threadIdx.x % 32; i < h.queries; i += 32) dw += b.delta[place_of(a, h, i)];
     dw = warp_sum(dw);

@@ -72,11 +72,16 @@ __device__ __forceinline__ void share_copies() {
     __syncthreads();
 }
 
-// Waits until the tiles that any thread of the block has started to load are there.
-__device__ __forceinline__ void tiles_ready() {
+// Waits until what this thread has started to copy is there.
+__device__ __forceinline__ void copies_done() {
 #if BF16
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
+}
+
+// Waits until the tiles that any thread of the block has started to load are there.
+__device__ __forceinline__ void tiles_ready() {
+    copies_done();
     share_copies();
 }
 
@@ -97,33 +102,33 @@ __device__ __forceinline__ void older_groups_ready() {
 
 // Works on the tiles `begin`, `begin` + TILE, .. below `end` of the other side, of which `load(stage, from)` starts to
 // load one, `store(stage)` puts into shared memory what came by registers, and `work(stage, from)` uses it. The caller has
-// done the first two for stage 0. A block for long sentences loads the next while it works.
-template <typename Load, typename Store, typename Work>
+// done the first two for stage 0. With two stages a block loads the next while it works.
+template <int STAGES, typename Load, typename Store, typename Work>
 __device__ __forceinline__ void over_tiles(u32 begin, u32 end, Load load, Store store, Work work) {
-#if LONG
-    int stage = 0;
-    end_group();
-    for (u32 from = begin; from < end; from += TILE) {
-        const bool more = from + TILE < end;
-        if (more) load(stage ^ 1, from + TILE);
+    if constexpr (STAGES == 2) {
+        int stage = 0;
         end_group();
-        older_groups_ready();
-        work(stage, from);
-        if (more) store(stage ^ 1);
-        __syncthreads();
-        stage ^= 1;
-    }
-#else
-    for (u32 from = begin; from < end; from += TILE) {
-        if (from > begin) {
+        for (u32 from = begin; from < end; from += TILE) {
+            const bool more = from + TILE < end;
+            if (more) load(stage ^ 1, from + TILE);
+            end_group();
+            older_groups_ready();
+            work(stage, from);
+            if (more) store(stage ^ 1);
             __syncthreads();
-            load(0, from);
-            store(0);
+            stage ^= 1;
         }
-        tiles_ready();
-        work(0, from);
+    } else {
+        for (u32 from = begin; from < end; from += TILE) {
+            if (from > begin) {
+                __syncthreads();
+                load(0, from);
+                store(0);
+            }
+            tiles_ready();
+            work(0, from);
+        }
     }
-#endif
 }
 
 // The eight columns of a head from `at` on, those below HEAD. (A plain 16-byte store is at times taken apart.)

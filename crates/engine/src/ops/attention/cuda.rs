@@ -19,8 +19,8 @@ const LONG: usize = 128;
 const HOPPER_SHARED: usize = 57 << 10;
 /// Sentences up to this length have a backward kernel of their own.
 const SHORT: usize = 64;
-/// Tiles of the other side that a block for long sentences has in shared memory.
-const LONG_STAGES: usize = 2;
+/// Tiles of the other side in shared memory, where a block loads one while it works on another.
+const MOST_STAGES: usize = 2;
 /// Values between the rows of a tile in shared memory, so that eight rows lie in different banks.
 const PADDING: usize = 8;
 
@@ -57,6 +57,9 @@ kernel_struct! {
         d_weights: *mut f32,
         delta: *mut f32,
         key_tiles: *const Pair,
+        query_tile_count: u32,
+        key_tile_count: u32,
+        short_apart: u32,
     }
 }
 
@@ -69,14 +72,14 @@ const HEADERS: &[(&str, &str)] = &[
 
 kernels! {
     static FORWARD = "attention" at "attention.cu",
-        constants [TILE, LONG_TILE, LONG_STAGES, PADDING], headers HEADERS;
+        constants [TILE, LONG_TILE, MOST_STAGES, PADDING], headers HEADERS;
 
     struct AttentionForward = attention_forward { a: Attend }
 }
 
 kernels! {
     static BACKWARD = "attention_backward" at "attention_backward.cu",
-        constants [TILE, LONG_TILE, LONG_STAGES, SHORT, PADDING], headers HEADERS;
+        constants [TILE, LONG_TILE, MOST_STAGES, SHORT, PADDING], headers HEADERS;
 
     /// All gradients of sentences of at most [`SHORT`] rows.
     struct BackwardShort = attention_backward_short { b: AttendBackward }
@@ -148,10 +151,10 @@ fn tiles(plan: &Plan, segments: &crate::Segments) -> (Ptr, u32) {
     if is_long(plan) { segments.long_tiles() } else { segments.tiles() }
 }
 
-/// A launch over tiles, with so many tiles of a block's own rows in shared memory, and two of the other side or twice as
-/// many: the kernels' ROWS and STAGES.
-fn shape(gpu: &Gpu, plan: &Plan, unit: &Unit, tiles: u32, own_tiles: usize) -> Shape {
-    let (rows, stages) = (block_rows(plan), if is_long(plan) { LONG_STAGES } else { 1 });
+/// A launch over tiles, with so many tiles of a block's own rows in shared memory, and so many pairs of the other side:
+/// the kernels' STAGES.
+fn shape(gpu: &Gpu, plan: &Plan, unit: &Unit, tiles: u32, [own_tiles, stages]: [usize; 2]) -> Shape {
+    let rows = block_rows(plan);
     let tile_rows = own_tiles * rows + 2 * stages * TILE;
     let shared = match gpu.is_for_hopper(unit) {
         true => (tile_rows * plan.head_width() * gpu.act().size()).max(HOPPER_SHARED),
@@ -227,7 +230,8 @@ pub(super) fn forward(
     assert!(plan.head_width() <= WIDEST_HEAD, "attention: heads on a GPU are at most {WIDEST_HEAD} wide");
     let a = attend(gpu, plan, inputs, [out.ptr(), log_sums.ptr()], mask);
     let (unit, (_, tile_count)) = (Unit::attention_forward(kind(plan)), tiles(plan, &plan.queries));
-    gpu.call_in(&unit, shape(gpu, plan, &unit, tile_count, 1), &AttentionForward { a });
+    let stages = if is_long(plan) { MOST_STAGES } else { 1 };
+    gpu.call_in(&unit, shape(gpu, plan, &unit, tile_count, [1, stages]), &AttentionForward { a });
 }
 
 pub(super) fn backward(gpu: &Gpu, op: &Op, d_out: &Buffer, gradients: &Gradients) {
@@ -235,7 +239,7 @@ pub(super) fn backward(gpu: &Gpu, op: &Op, d_out: &Buffer, gradients: &Gradients
     let second = gradients.second.as_ref().map_or(Ptr::NULL, Buffer::ptr);
     let to = layout(gpu, plan, inputs, [gradients.first.ptr(), second]);
     let delta = Block::new(out.gpu(), 4 * plan.queries.rows() * plan.heads);
-    let ((_, query_tiles), (key_tiles, key_tile_count)) =
+    let ((_, query_tile_count), (key_tiles, key_tile_count)) =
         (tiles(plan, &plan.queries), tiles(plan, &plan.keys));
     let all = AttendBackward {
         forward: attend(gpu, plan, inputs, [out.ptr(), log_sums.ptr()], mask.as_ref()),
@@ -246,25 +250,33 @@ pub(super) fn backward(gpu: &Gpu, op: &Op, d_out: &Buffer, gradients: &Gradients
         d_weights: gradients.weights.as_ref().map_or(Ptr::NULL, Buffer::ptr),
         delta: delta.ptr(),
         key_tiles,
+        query_tile_count,
+        key_tile_count,
+        short_apart: u32::from(short_apart(plan)),
     };
-    launch_backward(gpu, plan, all, [query_tiles, key_tile_count]);
+    launch_backward(gpu, plan, all);
 }
 
-fn launch_backward(gpu: &Gpu, plan: &Plan, b: AttendBackward, [query_tiles, key_tiles]: [u32; 2]) {
+fn launch_backward(gpu: &Gpu, plan: &Plan, b: AttendBackward) {
     let unit = Unit::attention_backward(kind(plan));
-    let size = gpu.act().size();
     let sentences = plan.queries.count();
-    let longest = plan.queries.longest().max(plan.keys.longest());
-    if longest <= SHORT && !is_long(plan) {
-        let shared = (4 * SHORT * pitch(plan) + 2 * SHORT * (SHORT + PADDING)) * size;
-        let shape = Shape::grid([plan.heads, sentences], 2 * SHORT as u32).shared(shared);
+    if b.short_apart != 0 {
+        let shared = (4 * SHORT * pitch(plan) + 2 * SHORT * (SHORT + PADDING)) * gpu.act().size();
+        let shape = Shape::grid([plan.heads, sentences], SHORT as u32).halves().shared(shared);
         return gpu.call_in(&unit, shape, &BackwardShort { b });
     }
-    gpu.call_in(&unit, shape(gpu, plan, &unit, query_tiles, 2), &BackwardRows { b });
-    gpu.call_in(&unit, shape(gpu, plan, &unit, key_tiles, 2), &BackwardKeys { b });
+    let shape = |tiles: u32| shape(gpu, plan, &unit, tiles, [2, MOST_STAGES]);
+    gpu.call_in(&unit, shape(b.query_tile_count), &BackwardRows { b });
+    gpu.call_in(&unit, shape(b.key_tile_count), &BackwardKeys { b });
     if b.d_weights != Ptr::NULL && matches!(plan.weights, HeadWeights::PerSentence(_)) {
         let (warps, block) = (sentences * plan.heads, 2 * block_rows(plan));
         let blocks = (32 * warps).div_ceil(block);
         gpu.call_in(&unit, Shape::of(blocks, block as u32), &WeightGradients { b });
     }
+}
+
+/// True if a kernel of its own computes sentences of up to [`SHORT`] rows: if all are that short. (The kernels can divide
+/// a mixed batch among them, too, which pays in large ones; no case of the suite has compared that with the CPU yet.)
+fn short_apart(plan: &Plan) -> bool {
+    !is_long(plan) && plan.queries.longest().max(plan.keys.longest()) <= SHORT
 }

@@ -9,7 +9,7 @@ use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::{self, Shape};
 use crate::cuda::memory::{Dtype, Ptr};
 use crate::cuda::product::{Epilogue, Factor, Product};
-use crate::cuda::sums::{ColumnSum, MOST_PARTS};
+use crate::cuda::sums::{ColumnSum, KnownSums, MOST_PARTS};
 use crate::device::Buffer;
 use crate::params::Params;
 use crate::rng::Dropout;
@@ -81,6 +81,7 @@ pub(super) fn forward(gpu: &Gpu, params: &Params, op: &Op, y: &Buffer) {
 /// `y` is the output, where the slope of the activation is read off it.
 pub(super) fn backward(gpu: &Arc<Gpu>, backward: &mut Backward<'_>, op: &Op, y: Option<Tensor>, dz: Buffer) {
     let (cols, [rows, inner]) = (backward.params.block(op.weight).rows, op.x.shape());
+    let known_sums = backward.take_sums();
     if let Some(y) = &y {
         slope_and_bias(gpu, backward, op, y, &dz);
     }
@@ -115,10 +116,15 @@ pub(super) fn backward(gpu: &Arc<Gpu>, backward: &mut Backward<'_>, op: &Op, y: 
         });
     }
     if y.is_none() {
-        // dZ is dY: only the sums of its columns are left to make, and nothing waits for them. (cuBLASLt can make
-        // them on the way to dW, but takes longer for both than kernels of our own.)
+        // dZ is dY: only the sums of its columns are left to make, if its writer has not, and nothing waits for them.
+        // (cuBLASLt can make them on the way to dW, but takes longer for both than kernels of our own.)
         let (target, held) = backward.param_target(op.bias);
-        backward.sums.push_rows(gpu, dz, [rows, cols], target, held);
+        match known_sums {
+            Some(KnownSums { partials, at, size }) => {
+                backward.sums.push(gpu, ColumnSum::new(at, target, size, held), partials);
+            }
+            None => backward.sums.push_rows(gpu, dz, [rows, cols], target, held),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernels};
 use crate::cuda::launch::{Dropout, Shape};
 use crate::cuda::memory::Ptr;
-use crate::cuda::sums::ColumnSum;
+use crate::cuda::sums::{ColumnSum, KnownSums};
 use crate::device::Buffer;
 use crate::params::Params;
 use crate::tape::Backward;
@@ -49,6 +49,7 @@ kernels! {
         dz: *mut Act,
         add_dz: u32,
         partials: *mut f32,
+        sums: u32,
         rows: u32,
         cols: u32,
         rows_per_part: u32,
@@ -96,9 +97,10 @@ pub(super) fn backward(
 ) {
     let (rows, cols) = (sum.rows(), sum.cols());
     // Wide rows fill the registers of a warp: one block of them for each multiprocessor, two blocks of others at most.
-    // The number of parts decides the order of the sums of γ and β, so that GPUs with other numbers of multiprocessors
-    // round these differently.
-    let wide = dy.is_some() && cols > NARROW && cols <= WIDE && cols.is_multiple_of(8);
+    // The number of parts decides the order of the sums of γ, β and the biases of the layers below, so that GPUs with
+    // other numbers of multiprocessors round these differently.
+    let in_registers = dy.is_some() && cols <= WIDE && cols.is_multiple_of(8);
+    let wide = in_registers && cols > NARROW;
     let multiprocessors = gpu.multiprocessors();
     let rows_per_part = match wide {
         true => rows.div_ceil(multiprocessors).max(1),
@@ -112,10 +114,12 @@ pub(super) fn backward(
         .norm
         .filter(|_| dy.is_some())
         .map_or([nowhere; 2], |norm| [norm.weight, norm.bias].map(|id| backward.param_target(id)));
-    let wanted = targets.iter().any(|(target, _)| *target != Ptr::NULL);
-    let partials = wanted.then(|| backward.device().scratch_floats(parts * 2 * cols));
     let (dx, add_dx) = backward.target(&op.x);
     let (dz, add_dz) = op.residual.as_ref().map_or(nowhere, |residual| backward.target(&residual.z));
+    let wanted = targets.iter().any(|(target, _)| *target != Ptr::NULL);
+    // Sums of dz cost little on the way: most z are linear layers, whose biases have them as gradients.
+    let sums = if wanted && in_registers && !wide && dz != Ptr::NULL && add_dz == 0 { 3 } else { 2 };
+    let partials = wanted.then(|| Arc::new(backward.device().scratch_floats(parts * sums * cols)));
     let dropout = op.residual.as_ref().and_then(|residual| residual.dropout);
     let call = BackwardNarrow {
         dy: ptr(&dy),
@@ -127,7 +131,8 @@ pub(super) fn backward(
         add_dx,
         dz,
         add_dz,
-        partials: ptr(&partials),
+        partials: partials.as_ref().map_or(Ptr::NULL, |partials| partials.ptr()),
+        sums: sums as u32,
         rows: rows as u32,
         cols: cols as u32,
         rows_per_part: rows_per_part as u32,
@@ -138,9 +143,11 @@ pub(super) fn backward(
     }
     if let Some(partials) = partials {
         let [(d_gamma, add_gamma), (d_beta, add_beta)] = targets;
-        let sizes = [parts, cols, 2 * cols];
-        let second = ColumnSum::new(partials.ptr().plus(4 * cols), d_beta, sizes, add_beta);
-        backward.sums.push(gpu, ColumnSum::new(partials.ptr(), d_gamma, sizes, add_gamma), partials);
-        backward.sums.push_also(gpu, second);
+        let (size, at) = ([parts, cols, sums * cols], |i: usize| partials.ptr().plus(4 * i * cols));
+        backward.sums.push(gpu, ColumnSum::new(at(0), d_gamma, size, add_gamma), partials.clone());
+        backward.sums.push_also(gpu, ColumnSum::new(at(1), d_beta, size, add_beta));
+        if let (3, Some(residual)) = (sums, &op.residual) {
+            backward.note_sums(&residual.z, KnownSums { at: at(2), partials, size });
+        }
     }
 }

@@ -164,15 +164,17 @@ struct Backward {
     bool add_dx;
     act* dz;
     bool add_dz;
-    float* partials;  // of this part: dγ, then dβ
+    float* partials;  // of this part: dγ, then dβ, then the sums of dz
+    bool sum_dz;
 
     // Rows of up to 256·RUNS columns with dy; the ROWS warps of the block take them in turn.
     template <int RUNS, int ROWS>
     __device__ __forceinline__ void part(u32 first, u32 end, int cols) const {
         constexpr bool LATE = RUNS * sizeof(Packed) > 64;  // dy and d_sum find no registers to wait in
+        constexpr bool SUMS_DZ = RUNS == NARROW / 256;     // nor do sums of dz in wide rows
         __shared__ float sums[ROWS][256 * RUNS];
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        float d_gamma[RUNS][8] = {}, d_beta[RUNS][8] = {};
+        float d_gamma[RUNS][8] = {}, d_beta[RUNS][8] = {}, dz_sum[RUNS][8] = {};
         for (u32 row = first + warp; row < end; row += ROWS) {
             const u64 start = (u64)row * cols;
             // dy once more where d_sum is absent: no branch keeps the loads apart.
@@ -229,23 +231,29 @@ struct Backward {
                     const float value = fmaf(d[i], g[i], -plain) - normed * dot;
                     out[i] = fmaf(scale, value, d_sum != nullptr ? out[i] : 0.0f);
                 }
-                if (at < cols) put_run(row, at, cols, out);
+                if (at >= cols) continue;
+                put_run(row, at, cols, out, d);
+                if constexpr (!SUMS_DZ) continue;
+#pragma unroll
+                for (int i = 0; i < 8; i++) dz_sum[k][i] += d[i];
             }
         }
         if (partials == nullptr) return;
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            if (half == 1) __syncthreads();
+        for (int which = 0; which < 3; which++) {
+            if (which == 2 && !(SUMS_DZ && sum_dz)) break;
+            if (which > 0) __syncthreads();
 #pragma unroll
             for (int k = 0; k < RUNS; k++)
-                store8(sums[warp], 8 * (lane + 32 * k), 256 * RUNS, half == 0 ? d_gamma[k] : d_beta[k]);
+                store8(sums[warp], 8 * (lane + 32 * k), 256 * RUNS,
+                       which == 0 ? d_gamma[k] : which == 1 ? d_beta[k] : dz_sum[k]);
             __syncthreads();
 #pragma unroll 1
             for (int c = threadIdx.x; c < cols; c += 32 * ROWS) {
                 float total = 0.0f;
 #pragma unroll
                 for (int w = 0; w < ROWS; w++) total += sums[w][c];
-                partials[half * cols + c] = total;
+                partials[which * cols + c] = total;
             }
         }
     }
@@ -322,15 +330,14 @@ struct Backward {
                 for (int i = 0; i < 8; i++)
                     total[i] += m.scale * (d[i] * g[i] - plain - (x[i] - m.mean) * m.scale * dot);
             }
-            put_run(row, at, cols, total);
+            put_run(row, at, cols, total, d);
         }
         return m;
     }
 
-    // dx (+)= total; dz (+)= total·factors.
-    __device__ __forceinline__ void put_run(u32 row, int at, int cols, float total[8]) const {
+    // dx (+)= total; dz (+)= total·factors, which `scaled` becomes where dz is not added to.
+    __device__ __forceinline__ void put_run(u32 row, int at, int cols, float total[8], float scaled[8]) const {
         const u64 start = (u64)row * cols;
-        float scaled[8];
         dropout8(dropout, row, at / 8, scaled);
 #pragma unroll
         for (int i = 0; i < 8; i++) scaled[i] *= total[i];
@@ -341,16 +348,17 @@ struct Backward {
 
 // total = d_sum + the layer norm's gradient by its input (dy or d_sum null: absent; dy null: sum, gamma are not read);
 // dx (+)= total; dz (+)= total·dropout factors (either may be null; dx may be d_sum, dy and sum must be left alone);
-// partials [parts, 2·cols] (or null): dγ = Σ dy·x̂, then dβ = Σ dy over the part's rows.
+// partials [parts, sums·cols] (or null): dγ = Σ dy·x̂, then dβ = Σ dy over the part's rows, and with three sums Σ dz, for
+// rows of a multiple of 8 columns, NARROW at most, with dy, where dz is not added to.
 // launch: grid (ceil(rows / rows_per_part)), block (32·WARPS), shared 0; rows_per_part =
 // WARPS·ceil(rows / (2·WARPS·SMs)): at most two blocks for each SM
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
     residual_norm_backward(const act* dy, const act* d_sum, const act* sum, const float* gamma, Dropout dropout,
-                           act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 rows, u32 cols,
-                           u32 rows_per_part) {
+                           act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 sums, u32 rows,
+                           u32 cols, u32 rows_per_part) {
     const u32 first = blockIdx.x * rows_per_part, end = min(rows, first + rows_per_part);
-    if (partials != nullptr) partials += 2 * (u64)blockIdx.x * cols;
-    const Backward op = {dy, d_sum, sum, gamma, dropout, dx, add_dx != 0, dz, add_dz != 0, partials};
+    if (partials != nullptr) partials += sums * (u64)blockIdx.x * cols;
+    const Backward op = {dy, d_sum, sum, gamma, dropout, dx, add_dx != 0, dz, add_dz != 0, partials, sums == 3};
     const int wide = cols & ~7u;  // known to be a multiple of 8, so that load8 has no branch
     if (cols > NARROW || cols != wide || dy == nullptr) {
         op.any_part(first, end, cols);
@@ -365,10 +373,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 2)
 // block for each SM
 extern "C" __global__ void __launch_bounds__(32 * WIDE_WARPS, 1)
     residual_norm_backward_wide(const act* dy, const act* d_sum, const act* sum, const float* gamma, Dropout dropout,
-                                act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 rows, u32 cols,
-                                u32 rows_per_part) {
+                                act* dx, u32 add_dx, act* dz, u32 add_dz, float* partials, u32 sums,
+                                u32 rows, u32 cols, u32 rows_per_part) {
     const u32 first = blockIdx.x * rows_per_part, end = min(rows, first + rows_per_part);
-    if (partials != nullptr) partials += 2 * (u64)blockIdx.x * cols;
-    const Backward op = {dy, d_sum, sum, gamma, dropout, dx, add_dx != 0, dz, add_dz != 0, partials};
+    if (partials != nullptr) partials += sums * (u64)blockIdx.x * cols;
+    const Backward op = {dy, d_sum, sum, gamma, dropout, dx, add_dx != 0, dz, add_dz != 0, partials, sums == 3};
     op.part<4, WIDE_WARPS>(first, end, cols & ~7u);
 }

@@ -1,6 +1,7 @@
 //! Residual, dropout and layer norm.
 
 use super::{LayerNorm, Normed};
+use crate::ops::linear::Activation;
 use crate::suite::{Case, OpCase, Per};
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -10,6 +11,12 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(residual_norm(size, dropout, Used::Normed, std::convert::identity));
             cases.push(residual_norm(size, dropout, Used::Both, std::convert::identity));
             cases.push(residual(size, dropout));
+        }
+        for size in [[61, 512], [19, 1024], [200, 760], [11, 1500]] {
+            cases.push(above_a_layer(size, dropout, Layer::Once));
+        }
+        for used in [Layer::BeforeToo, Layer::AfterToo] {
+            cases.push(above_a_layer([61, 512], dropout, used));
         }
         cases.push(residual_norm([50, 24], dropout, Used::Both, OpCase::with_room));
         cases.push(residual_norm([50, 1024], dropout, Used::Both, OpCase::with_room));
@@ -45,6 +52,35 @@ fn residual_norm([rows, cols]: [usize; 2], dropout: f32, used: Used, adapt: fn(O
         match used {
             Used::Both => s.output("sum", Per::Row, &sum),
             Used::Normed => s.value("sum", sum.tensor()),
+        }
+    })
+}
+
+/// How often the linear layer below is used: whether something else adds to its gradient, before the norm or after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Layer {
+    Once,
+    BeforeToo,
+    AfterToo,
+}
+
+/// The norm makes the sums for the bias of the layer on its way.
+fn above_a_layer([rows, cols]: [usize; 2], dropout: f32, used: Layer) -> Case {
+    let what = format!("[{rows}, {cols}], dropout {dropout}, above a linear layer, used {used:?}");
+    let case = OpCase::new("residual_norm", what).input("x", Per::Row, [rows, cols]);
+    let case =
+        case.param("matrix", [cols, cols]).fill(|_, random| 0.1 * random).param("layer bias", [1, cols]);
+    case.param("weight", [1, cols]).param("bias", [1, cols]).body(move |s| {
+        let (x, matrix, layer_bias) = (s.input("x"), s.param("matrix"), s.param("layer bias"));
+        let norm = LayerNorm { weight: s.param("weight"), bias: s.param("bias") };
+        let z = s.tape.linear(&x, matrix, layer_bias, Activation::Identity, 0.0);
+        // What comes first here comes last on the way back.
+        let first = (used == Layer::AfterToo).then(|| s.tape.residual(&x, &z, 0.0));
+        let normed = s.tape.residual_norm(&x, &z, dropout, norm).normed;
+        let last = (used == Layer::BeforeToo).then(|| s.tape.residual(&x, &z, 0.0));
+        s.output("normed", Per::Row, &normed);
+        for sum in first.iter().chain(&last) {
+            s.output("sum", Per::Row, sum);
         }
     })
 }
