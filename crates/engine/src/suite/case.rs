@@ -36,6 +36,11 @@ impl Case {
         Self { op, what: what.into(), tolerance, large: false, only: None, body: Box::new(body) }
     }
 
+    /// The number type it is for, if not for both.
+    pub(crate) fn only(self, only: Option<Numbers>) -> Self {
+        Self { only, ..self }
+    }
+
     /// Runs it. `numbers` says how the GPU computes: the CPU, too, must start from numbers that it can represent.
     pub(crate) fn run(&self, device: &Device, numbers: Numbers) -> Outcome {
         (self.body)(device, numbers)

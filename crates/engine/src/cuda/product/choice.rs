@@ -35,25 +35,20 @@ impl Gpu {
         key: &Key,
         plan: &mut Plan,
         launch: impl Fn(&Plan, &Algorithm) -> std::result::Result<(), CublasError>,
-    ) -> std::result::Result<(), CublasError> {
+    ) {
         let operations = 2 * key.size.iter().product::<usize>();
         if operations < WORTHWHILE || self.is_capturing() || self.is_profiling() {
-            return Ok(());
+            return;
         }
         let relatives = relatives(key);
-        let chosen = match choices.0.get(&relatives) {
-            Some(known) => *known,
-            None => {
-                let launches = (TIMED / operations).clamp(1, MOST_LAUNCHES);
-                let times = plan.algorithms().map(|_| f32::INFINITY).collect();
-                let times =
-                    (0..ROUNDS).try_fold(times, |times, _| self.round(times, plan, launches, &launch))?;
-                let traits = plan.algorithms().nth(quickest(&times)).unwrap_or(&plan.algorithm).traits;
-                *choices.0.entry(relatives).or_insert(traits)
-            }
-        };
+        let chosen = choices.0.get(&relatives).copied().unwrap_or_else(|| {
+            let launches = (TIMED / operations).clamp(1, MOST_LAUNCHES);
+            let times = plan.algorithms().map(|_| f32::INFINITY).collect();
+            let times = (0..ROUNDS).fold(times, |times, _| self.round(times, plan, launches, &launch));
+            plan.algorithms().nth(quickest(&times)).unwrap_or(&plan.algorithm).traits
+        });
+        choices.0.insert(relatives, chosen);
         plan.take(chosen);
-        Ok(())
     }
 
     /// Lets the algorithms take turns, and gives the shorter of their time now and the one before.
@@ -63,13 +58,15 @@ impl Gpu {
         plan: &Plan,
         launches: usize,
         launch: impl Fn(&Plan, &Algorithm) -> std::result::Result<(), CublasError>,
-    ) -> std::result::Result<Vec<f32>, CublasError> {
+    ) -> Vec<f32> {
         let time = |(before, algorithm): (f32, &Algorithm)| {
-            launch(plan, algorithm)?;
+            // One that cannot be launched is not chosen; what is wrong with the device, its next op reports.
+            let warm = launch(plan, algorithm);
             let timed = self.milliseconds(|| (0..launches).try_for_each(|_| launch(plan, algorithm)));
-            // What cannot be timed is not chosen: the device has a fault, which its next op reports.
-            let Ok((milliseconds, done)) = timed else { return Ok(before) };
-            done.map(|()| before.min(milliseconds))
+            match (warm, timed) {
+                (Ok(()), Ok((milliseconds, Ok(())))) => before.min(milliseconds),
+                _ => before,
+            }
         };
         times.into_iter().zip(plan.algorithms()).map(time).collect()
     }

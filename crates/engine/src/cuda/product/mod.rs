@@ -179,13 +179,11 @@ impl Gpu {
         };
         if p.epilogue != Epilogue::Nothing {
             use sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER as POINTER;
-            // SAFETY: the attribute is a pointer; the lock keeps others from changing it before the call below.
+            // SAFETY: the attribute is a pointer; the lock keeps others from changing it before the calls below.
             unsafe { attribute(plan.description, POINTER, &p.bias.address()) }?;
         }
         if !plan.others.is_empty() && count == 1 && !p.add {
-            self.choose(choices, &key, plan, |plan, algorithm| {
-                self.launch(plan, algorithm, p.add, matrices)
-            })?;
+            self.choose(choices, &key, plan, |plan, algorithm| self.launch(plan, algorithm, p.add, matrices));
         }
         self.launch(plan, &plan.algorithm, p.add, matrices).map(|()| true)
     }

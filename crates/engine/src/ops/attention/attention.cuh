@@ -5,10 +5,11 @@
 // query row), LONG (0, 1), HOPPER (0, 1) and the prelude's BF16; TILE (rows that a block loads at a time), LONG_TILE,
 // MOST_STAGES, SHORT and PADDING.
 //
-// A block works on one head of one sentence, a warp on 16 rows of it. Most sentences are short: blocks are small, so
-// that many of them share a multiprocessor. LONG is for batches of long ones: blocks are larger, so that each tile they
-// load serves more rows, and load a tile while they work on another; and the backward pass reads which probabilities were
-// kept instead of drawing them again.
+// A block works on one head of one sentence, a warp on 16 rows of it; in the backward pass on two heads of a very short
+// sentence, or on several tiles one after the other. Most sentences are short: blocks are small, so that many of them
+// share a multiprocessor. LONG is for batches of long ones: blocks are larger, so that each tile they load serves more
+// rows, and load a tile while they work on another, as all do in the backward pass; which reads the probabilities that
+// were kept instead of drawing them again.
 // HOPPER is for LONG ones in bfloat16 with heads of 64 or 128 columns on GPUs of compute capability 9.0, whose tensor
 // cores can do products of whole tiles: attention_hopper.cuh.
 // Other products are those of mma.m16n8k16. With BF16 = 0 the same kernels run in

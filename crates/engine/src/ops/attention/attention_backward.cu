@@ -461,7 +461,7 @@ __device__ __forceinline__ void gradients_of_keys(const AttendBackward& b, const
             finish(d_v.c);
         }
     });
-    tiles_ready();  // no copy is under way when the block ends
+    tiles_ready();  // no copy is under way when the block ends or takes its next tile
     if (row >= rows) return;
     store_rows(head_rows(b.d_k, a.kv_stride, h.key + first + row, h.head), a.kv_stride, rows - row, d_k);
     store_rows(head_rows(b.d_v, a.kv_stride, h.key + first + row, h.head), a.kv_stride, rows - row, d_v);

@@ -19,6 +19,10 @@ const LONG: usize = 128;
 const HOPPER_SHARED: usize = 57 << 10;
 /// Sentences up to this length have a backward kernel of their own.
 const SHORT: usize = 64;
+/// Rows of all heads from which on a batch is large.
+const LARGE: usize = 1 << 17;
+/// Blocks for longer sentences that share a multiprocessor.
+const BLOCKS_AT_ONCE: usize = 8;
 /// Tiles of the other side in shared memory, where a block loads one while it works on another.
 const MOST_STAGES: usize = 2;
 /// Values between the rows of a tile in shared memory, so that eight rows lie in different banks.
@@ -260,12 +264,21 @@ pub(super) fn backward(gpu: &Gpu, op: &Op, d_out: &Buffer, gradients: &Gradients
 fn launch_backward(gpu: &Gpu, plan: &Plan, b: AttendBackward) {
     let unit = Unit::attention_backward(kind(plan));
     let sentences = plan.queries.count();
-    if b.short_apart != 0 {
+    let short_apart = b.short_apart != 0;
+    if short_apart {
         let shared = (4 * SHORT * pitch(plan) + 2 * SHORT * (SHORT + PADDING)) * gpu.act().size();
         let shape = Shape::grid([plan.heads, sentences], SHORT as u32).halves().shared(shared);
-        return gpu.call_in(&unit, shape, &BackwardShort { b });
+        gpu.call_in(&unit, shape, &BackwardShort { b });
     }
-    let shape = |tiles: u32| shape(gpu, plan, &unit, tiles, [2, MOST_STAGES]);
+    if short_apart && longest(plan) <= SHORT {
+        return;
+    }
+    // Where most tiles are those of short sentences, as many blocks as can run at once look for the others.
+    let most = (BLOCKS_AT_ONCE * gpu.multiprocessors()).div_ceil(plan.heads) as u32;
+    let shape = |tiles: u32| {
+        let blocks = if short_apart { tiles.min(most) } else { tiles };
+        shape(gpu, plan, &unit, blocks, [2, MOST_STAGES])
+    };
     gpu.call_in(&unit, shape(b.query_tile_count), &BackwardRows { b });
     gpu.call_in(&unit, shape(b.key_tile_count), &BackwardKeys { b });
     if b.d_weights != Ptr::NULL && matches!(plan.weights, HeadWeights::PerSentence(_)) {
@@ -275,8 +288,16 @@ fn launch_backward(gpu: &Gpu, plan: &Plan, b: AttendBackward) {
     }
 }
 
-/// True if a kernel of its own computes sentences of up to [`SHORT`] rows: if all are that short. (The kernels can divide
-/// a mixed batch among them, too, which pays in large ones; no case of the suite has compared that with the CPU yet.)
+/// Rows of the longest sentence, or a bound.
+fn longest(plan: &Plan) -> usize {
+    plan.queries.longest().max(plan.keys.longest())
+}
+
+/// True if sentences of up to [`SHORT`] rows are computed by a kernel of their own: if all are that short, or most in a
+/// large batch. In a small one all blocks run at once, and those of one more kernel would come late. By the room, which
+/// may have twice as many sentences as there are.
 fn short_apart(plan: &Plan) -> bool {
-    !is_long(plan) && plan.queries.longest().max(plan.keys.longest()) <= SHORT
+    let (rows, sentences) = (plan.queries.rows().max(plan.keys.rows()), plan.queries.count());
+    let large = rows * plan.heads >= LARGE;
+    !is_long(plan) && (longest(plan) <= SHORT || large && 2 * rows < SHORT * sentences)
 }

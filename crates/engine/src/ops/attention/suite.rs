@@ -96,6 +96,16 @@ pub(crate) fn cases() -> Vec<Case> {
         cases.push(apart(both_ways(PerSentence), empty, std::convert::identity));
         cases.push(packed(causal(One), &[4_096], OpCase::large));
     }
+    // Short sentences and some longer ones, so many that they are divided among the backward kernels.
+    let lengths: Vec<u32> = [65, 200, 0, 1, 33, 64].into_iter().chain([18; 110]).collect();
+    let others: Vec<u32> = [3, 70, 5, 64, 0, 128].into_iter().chain([21; 110]).collect();
+    for (only, width) in [(Numbers::Bf16, 64), (Numbers::F32, 16)] {
+        for weights in [One, PerSentence, PerRow, ConstantPerSentence, ConstantPerRow] {
+            let kind = |causal| Kind { heads: 64, width, causal, dropout: 0.3, weights, only: Some(only) };
+            cases.push(packed(kind(true), &lengths, OpCase::large));
+            cases.push(apart(kind(false), [&lengths, &others], OpCase::large));
+        }
+    }
     // Heads too narrow for Hopper's products.
     for weights in [PerRow, ConstantPerRow] {
         cases.push(packed(kind(32, true, 0.3, weights, bf16), VERY_LONG, std::convert::identity));

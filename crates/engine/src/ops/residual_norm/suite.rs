@@ -13,10 +13,12 @@ pub(crate) fn cases() -> Vec<Case> {
             cases.push(residual(size, dropout));
         }
         for size in [[61, 512], [19, 1024], [200, 760], [11, 1500]] {
-            cases.push(above_a_layer(size, dropout, Layer::Once));
+            cases.push(above_a_layer(size, dropout, Layer::Once, std::convert::identity));
         }
+        cases.push(above_a_layer([61, 512], dropout, Layer::Once, OpCase::with_room));
         for used in [Layer::BeforeToo, Layer::AfterToo] {
-            cases.push(above_a_layer([61, 512], dropout, used));
+            cases.push(above_a_layer([61, 512], dropout, used, std::convert::identity));
+            cases.push(above_a_layer([61, 512], dropout, used, OpCase::with_room));
         }
         cases.push(residual_norm([50, 24], dropout, Used::Both, OpCase::with_room));
         cases.push(residual_norm([50, 1024], dropout, Used::Both, OpCase::with_room));
@@ -65,12 +67,12 @@ enum Layer {
 }
 
 /// The norm makes the sums for the bias of the layer on its way.
-fn above_a_layer([rows, cols]: [usize; 2], dropout: f32, used: Layer) -> Case {
+fn above_a_layer([rows, cols]: [usize; 2], dropout: f32, used: Layer, adapt: fn(OpCase) -> OpCase) -> Case {
     let what = format!("[{rows}, {cols}], dropout {dropout}, above a linear layer, used {used:?}");
     let case = OpCase::new("residual_norm", what).input("x", Per::Row, [rows, cols]);
     let case =
         case.param("matrix", [cols, cols]).fill(|_, random| 0.1 * random).param("layer bias", [1, cols]);
-    case.param("weight", [1, cols]).param("bias", [1, cols]).body(move |s| {
+    adapt(case.param("weight", [1, cols]).param("bias", [1, cols])).body(move |s| {
         let (x, matrix, layer_bias) = (s.input("x"), s.param("matrix"), s.param("layer bias"));
         let norm = LayerNorm { weight: s.param("weight"), bias: s.param("bias") };
         let z = s.tape.linear(&x, matrix, layer_bias, Activation::Identity, 0.0);
