@@ -102,8 +102,10 @@ pub(crate) fn cases() -> Vec<Case> {
     for (only, width) in [(Numbers::Bf16, 64), (Numbers::F32, 16)] {
         for weights in [One, PerSentence, PerRow, ConstantPerSentence, ConstantPerRow] {
             let kind = |causal| Kind { heads: 64, width, causal, dropout: 0.3, weights, only: Some(only) };
-            cases.push(packed(kind(true), &lengths, OpCase::large));
-            cases.push(apart(kind(false), [&lengths, &others], OpCase::large));
+            for adapt in [OpCase::large, |case| OpCase::large(case).with_room()] {
+                cases.push(packed(kind(true), &lengths, adapt));
+                cases.push(apart(kind(false), [&lengths, &others], adapt));
+            }
         }
     }
     // Heads too narrow for Hopper's products.
