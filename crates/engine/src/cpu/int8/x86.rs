@@ -8,7 +8,7 @@ use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
 /// Strips of a panel.
 const STRIPS: usize = PANEL / LANES;
 /// Lines of a strip that are asked for ahead of their use.
-const AHEAD: usize = 8;
+const AHEAD: usize = 16;
 
 /// The kernels of this processor, the fastest first.
 pub(super) fn kernels() -> Vec<Kernel> {
@@ -61,11 +61,14 @@ unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize) 
         let x = part.x.values.as_ptr().add(row * depth);
         let w = part.w.lines.as_ptr().add(panel * STRIPS * lines);
         let mut sums = [[_mm512_setzero_si512(); STRIPS]; M];
+        let inside = lines.saturating_sub(AHEAD);
         for step in 0..lines {
+            // After the end of a strip the next panel follows, three strips further on.
+            let ahead = if step < inside { AHEAD } else { AHEAD + (STRIPS - 1) * lines };
             let mut weights = [_mm512_setzero_si512(); STRIPS];
             for (i, weights) in weights.iter_mut().enumerate() {
                 let line = w.add(i * lines + step);
-                _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(AHEAD).cast());
+                _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(ahead).cast());
                 *weights = _mm512_load_si512(line.cast());
             }
             for (i, sums) in sums.iter_mut().enumerate() {
