@@ -31,7 +31,7 @@ const DEPTH: usize = 64;
 /// Added to each value of X, which makes it a number without a sign.
 const SHIFT: i32 = 128;
 /// Products below this number of multiplications are not worth a second thread.
-const SMALL: usize = 1 << 20;
+const SMALL: usize = 1 << 18;
 
 /// Four values of 16 rows: a cache line.
 #[derive(Clone, Copy)]
