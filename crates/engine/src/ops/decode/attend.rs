@@ -66,7 +66,7 @@ fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
 ) {
     let (k, width) = (heads.width, heads.count * heads.width);
     let scale = 1.0 / (k as f32).sqrt();
-    out.par_chunks_exact_mut(width).enumerate().with_min_len(4).for_each(|(row, out)| {
+    out.par_chunks_exact_mut(width).enumerate().with_min_len(2).for_each(|(row, out)| {
         vectorised(
             #[inline(always)]
             || {
