@@ -185,7 +185,9 @@ fn mean_gates_are_folded_away() {
     assert_eq!(bits(&logits(&folded.model, &ExpertMode::Mix)), bits(&logits(&want, &ExpertMode::Mix)));
     let [before, after] = folded.losses.unwrap();
     assert!((before.loss - statistics.loss.loss).abs() < 1e-12 && (before.loss - after.loss).abs() > 1e-6);
-    assert!((batches::loss(&mae, &text).unwrap().loss - before.loss).abs() < 1e-9);
+    // The pass that records gates computes their second layer by another product.
+    let evaluated = batches::loss(&mae, &text).unwrap().loss;
+    assert!((evaluated - before.loss).abs() < 1e-7, "{evaluated} {}", before.loss);
 }
 
 /// Two heads of each attention, others in each, do nothing: they are found, and nothing changes without them.

@@ -1,9 +1,7 @@
 //! Number types of matrices in inference.
 
-use std::borrow::Cow;
-
+use super::matrix::Factor;
 use super::{GroupSet, Layout};
-use crate::cpu::gemm::{Into, Mat, Precision, gemm};
 use crate::cpu::int8::Int8Matrix;
 use crate::cpu::panels::{Half, Panels};
 
@@ -100,11 +98,21 @@ impl Packed {
     }
 
     /// `Y[m, rows] = X[m, cols]·Wᵀ`.
-    fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
+    pub(super) fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
         match self {
             Self::F32(matrix) => matrix.product(m, x, y),
             Self::Bf16(matrix) => matrix.product(m, x, y),
             Self::Int8(matrix) => matrix.product(m, x, y),
+        }
+    }
+
+    /// The same with a factor that was made for such a matrix.
+    pub(super) fn product_of(&self, x: &Factor<'_>, y: &mut [f32]) {
+        match (self, x) {
+            (Self::F32(matrix), Factor::Plain(m, x)) => matrix.product(*m, x, y),
+            (Self::Bf16(matrix), Factor::Plain(m, x)) => matrix.product(*m, x, y),
+            (Self::Int8(matrix), Factor::Rounded(x)) => Int8Matrix::products([matrix], x, [y]),
+            _ => unreachable!("a factor of another number type"),
         }
     }
 
@@ -137,102 +145,4 @@ pub(super) fn pack(layout: &mut Layout, compute: ComputeType, exact: GroupSet) -
         all.push(packed);
     }
     all
-}
-
-/// A matrix that is no parameter, packed as one.
-pub(crate) struct PackedMatrix(Packed);
-
-impl PackedMatrix {
-    /// `Y[m, rows] = X[m, cols]·Wᵀ`.
-    pub(crate) fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
-        self.0.product(m, x, y);
-    }
-}
-
-/// A matrix `[rows, cols]` as ops of the CPU read it.
-#[derive(Clone, Copy)]
-pub(crate) struct Matrix<'a> {
-    pub(super) rows: usize,
-    pub(super) cols: usize,
-    pub(super) values: Values<'a>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Values<'a> {
-    F32(&'a [f32]),
-    Packed(&'a Packed),
-}
-
-impl<'a> Matrix<'a> {
-    /// `Y[m, rows] = X[m, cols]·Wᵀ`.
-    pub(crate) fn product(self, m: usize, x: &[f32], y: &mut [f32], precision: Precision) {
-        let Self { rows, cols, values } = self;
-        match values {
-            Values::F32(w) => {
-                let (x, w) = (Mat::new(x, cols), Mat::new(w, cols).t());
-                gemm([m, rows, cols], x, w, y, Into::Overwrite, precision);
-            }
-            Values::Packed(packed) => packed.product(m, x, y),
-        }
-    }
-
-    /// A matrix `[rows, cols]` of other numbers, packed as this one is; `None` where it is not packed.
-    pub(crate) fn packed_like(self, values: &[f32]) -> Option<PackedMatrix> {
-        let Values::Packed(packed) = self.values else { return None };
-        let rows = values.len() / self.cols;
-        let mut like = match packed {
-            Packed::F32(_) => Packed::F32(Panels::zeros([rows, self.cols])),
-            Packed::Bf16(_) => Packed::Bf16(Panels::zeros([rows, self.cols])),
-            Packed::Int8(_) => Packed::Int8(Int8Matrix::zeros([rows, self.cols])),
-        };
-        like.set(0, values);
-        Some(PackedMatrix(like))
-    }
-
-    /// `Y[m, rows] = X[m, cols]·Wᵀ` and `Z = X·Vᵀ` in one go, V being packed as this matrix is.
-    ///
-    /// # Panics
-    ///
-    /// If it is not.
-    pub(crate) fn products(self, other: &PackedMatrix, m: usize, x: &[f32], y: [&mut [f32]; 2]) {
-        match (self.values, &other.0) {
-            (Values::Packed(Packed::F32(one)), Packed::F32(other)) => Panels::products([one, other], m, x, y),
-            (Values::Packed(Packed::Bf16(one)), Packed::Bf16(other)) => {
-                Panels::products([one, other], m, x, y)
-            }
-            (Values::Packed(Packed::Int8(one)), Packed::Int8(other)) => {
-                Int8Matrix::products([one, other], m, x, y);
-            }
-            _ => unreachable!("matrices that are packed in different ways"),
-        }
-    }
-
-    /// The values, unless the matrix is packed.
-    pub(crate) fn plain(self) -> Option<&'a [f32]> {
-        match self.values {
-            Values::F32(values) => Some(values),
-            Values::Packed(_) => None,
-        }
-    }
-
-    /// Copies a row.
-    #[inline(always)]
-    pub(crate) fn row(self, row: usize, out: &mut [f32]) {
-        match self.values {
-            Values::F32(values) => out.copy_from_slice(&values[row * self.cols..(row + 1) * self.cols]),
-            Values::Packed(packed) => packed.row(row, out),
-        }
-    }
-
-    /// All values: those in memory, or the numbers that they stand for.
-    pub(crate) fn values(self) -> Cow<'a, [f32]> {
-        match self.values {
-            Values::F32(values) => Cow::Borrowed(values),
-            Values::Packed(packed) => {
-                let mut all = vec![0.0; self.rows * self.cols];
-                all.chunks_exact_mut(self.cols).enumerate().for_each(|(i, row)| packed.row(i, row));
-                Cow::Owned(all)
-            }
-        }
-    }
 }

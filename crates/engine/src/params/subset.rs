@@ -1,6 +1,7 @@
 //! Some rows of a vocabulary, for searches that need no others.
 
-use super::storage::{Matrix, Packed, Values};
+use super::matrix::{Matrix, Values};
+use super::storage::Packed;
 use super::{ParamId, Params};
 use crate::cpu::for_rows;
 use crate::cpu::gemm::Precision;

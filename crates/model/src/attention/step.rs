@@ -1,6 +1,6 @@
 //! One new row per hypothesis: the same attention over cached keys and values, gates over what they remember.
 
-use mae_engine::ops::decode::{Heads, KvCache, Lineage, Room, SlotTensor, Spans};
+use mae_engine::ops::decode::{Heads, Keys, KvCache, Lineage, Memory, Room, SlotTensor, Spans};
 use mae_engine::ops::gated::{Gated, GatedProjection};
 use mae_engine::{Device, Ids, ParamId, Params, Segments, Tensor, Var};
 
@@ -182,32 +182,27 @@ impl MixtureAttention {
     ) -> Var {
         let state = state.remembered();
         let heads = Heads { count: self.heads, width: self.inner / self.heads };
-        let keeps = matches!(self.projections, Projections::Packed(_));
+        let memory = |StepMemory { kv, sentences, spans }| Memory { kv, part, spans, sentences };
         let experts = self.gating.as_ref().and_then(|gating| gating.gate.experts());
-        let (weights, projected) = match (&mut state.gated, experts) {
-            (Some(gated), Some(experts)) => {
-                let cache = keeps.then_some((&mut state.kv, self.inner));
-                let (projected, weights) = pass.tape.project_gated(x, gated, experts, at.lineage, cache);
-                (Some(weights), projected)
-            }
-            _ => {
-                let gating = self.gating.as_ref();
-                let weights = gating.and_then(|gating| self.step_weights(pass, gating, x, state, at));
-                let projected = linear(pass.tape, x, self.projection());
-                if keeps {
-                    pass.tape.store_kv(&projected, self.inner, &mut state.kv, at.lineage);
+        let context = if let (Some(gated), Some(experts)) = (&mut state.gated, experts) {
+            let keys = match &self.projections {
+                Projections::Packed(_) => Keys::Steps(&mut state.kv),
+                Projections::Query(_) => Keys::Memory(memory(at.memory())),
+            };
+            pass.tape.attend_gated(x, gated, experts, at.lineage, (heads, keys))
+        } else {
+            let gating = self.gating.as_ref();
+            let weights = gating.and_then(|gating| self.step_weights(pass, gating, x, state, at));
+            let (tape, weights) = (&mut *pass.tape, weights.as_ref());
+            let projected = linear(tape, x, self.projection());
+            match &self.projections {
+                Projections::Packed(_) => {
+                    tape.store_kv(&projected, self.inner, &mut state.kv, at.lineage);
+                    tape.attention_cached(&projected, heads, &state.kv, at.lineage, weights)
                 }
-                (weights, projected)
-            }
-        };
-        let tape = &mut *pass.tape;
-        let context = match &self.projections {
-            Projections::Packed(_) => {
-                tape.attention_cached(&projected, heads, &state.kv, at.lineage, weights.as_ref())
-            }
-            Projections::Query(_) => {
-                let StepMemory { kv, sentences, spans } = at.memory();
-                tape.attention_memory(&projected, heads, (kv, part), spans, sentences, weights.as_ref())
+                Projections::Query(_) => {
+                    tape.attention_memory(&projected, heads, &memory(at.memory()), weights)
+                }
             }
         };
         linear(pass.tape, &context, self.out)

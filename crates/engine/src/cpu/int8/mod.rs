@@ -14,12 +14,13 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::gemm::meter;
 use super::panels::{Output, PANEL, for_parts, of_each};
+use quantise::Form;
+pub(crate) use quantise::Rounded;
 pub use quantise::quantise_row;
 
 /// Values of a row that are multiplied at a time, and that lie side by side.
@@ -143,78 +144,37 @@ impl Int8Matrix {
 
     /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.
     pub fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
-        Self::products_by(fastest(), [self], m, x, [y]);
+        let x = Rounded::new([m, self.cols], x);
+        Self::products([self], &x, [y]);
     }
 
-    /// The same with several matrices of as many columns, all at once: X is rounded once.
-    pub(crate) fn products<const N: usize>(all: [&Self; N], m: usize, x: &[f32], y: [&mut [f32]; N]) {
-        Self::products_by(fastest(), all, m, x, y);
-    }
-
-    fn products_by<const N: usize>(kernel: Kernel, all: [&Self; N], m: usize, x: &[f32], y: [&mut [f32]; N]) {
-        let (k, columns) = (all[0].cols, all.iter().map(|w| w.rows).sum::<usize>());
+    /// The same with several matrices of as many columns, all at once.
+    pub(crate) fn products<const N: usize>(all: [&Self; N], x: &Rounded, y: [&mut [f32]; N]) {
+        let &Rounded { kernel, m, k, .. } = x;
+        let columns = all.iter().map(|w| w.rows).sum::<usize>();
         for (w, y) in all.iter().zip(&y) {
             let n = w.rows;
-            assert!(w.cols == k && x.len() == m * k && y.len() == m * n, "int8 product of {m}x{n}x{k}");
+            assert!(w.cols == k && y.len() == m * n, "int8 product of {m}x{n}x{k}");
         }
         if m == 0 || columns == 0 {
             return;
         }
         let _metered = meter::start(2 * m * columns * k);
-        let (mut rounded, mut scales) = ROUNDED.take();
-        let bytes = m * kernel.form.row_bytes(all[0].depth());
-        rounded.resize(rounded.len().max(bytes), 0);
-        scales.resize(scales.len().max(m), 0.0);
-        quantise::quantise_rows(x, k, kernel.form, &mut rounded[..bytes], &mut scales[..m]);
-        let x = Activations { values: &rounded, scales: &scales };
         let (outputs, panels) = (y.map(|y| Output(y.as_mut_ptr())), all.map(|w| w.rows.div_ceil(PANEL)));
         for_parts([m, panels.iter().sum()], m * columns * k < SMALL, |rows, some| {
             for (i, panels) in of_each(panels, some) {
                 let (rows, y) = (rows.clone(), outputs[i]);
                 // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
                 // parts lie inside Y and do not overlap.
-                unsafe { (kernel.compute)(&Part { x: &x, w: all[i], rows, panels, y }) };
+                unsafe { (kernel.compute)(&Part { x, w: all[i], rows, panels, y }) };
             }
         });
-        ROUNDED.set((rounded, scales));
     }
-}
-
-thread_local! {
-    /// Rounded rows and their scales, which keep their memory from product to product.
-    static ROUNDED: Cell<(Vec<u8>, Vec<f32>)> = const { Cell::new((Vec::new(), Vec::new())) };
-}
-
-/// How a kernel reads rounded values of X.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// Values with 128 added.
-    Shifted,
-    /// Values with their signs, then their magnitudes.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "AVX2 alone reads it"))]
-    Split,
-}
-
-impl Form {
-    /// Bytes of a row of `depth` values.
-    fn row_bytes(self, depth: usize) -> usize {
-        match self {
-            Self::Shifted => depth,
-            Self::Split => 2 * depth,
-        }
-    }
-}
-
-/// X, rounded, with the scale of each row.
-struct Activations<'a> {
-    /// Rows of [`Int8Matrix::depth`] values in the form that the kernel reads.
-    values: &'a [u8],
-    scales: &'a [f32],
 }
 
 /// A part of Y: some of its rows, and the columns of some panels.
 struct Part<'a> {
-    x: &'a Activations<'a>,
+    x: &'a Rounded,
     w: &'a Int8Matrix,
     rows: Range<usize>,
     panels: Range<usize>,

@@ -1,8 +1,10 @@
 //! Rounding of rows to whole numbers from −127 to 127.
 
+use std::cell::Cell;
+
 use rayon::prelude::*;
 
-use super::{DEPTH, Form};
+use super::{DEPTH, Kernel, fastest};
 use crate::cpu::vectorised;
 
 const LARGEST: f32 = 127.0;
@@ -52,8 +54,67 @@ fn scales(row: &[f32]) -> (f32, f32) {
     if largest == 0.0 { (0.0, 0.0) } else { (LARGEST / largest, largest / LARGEST) }
 }
 
+/// X, rounded, with the scale of each row.
+pub(crate) struct Rounded {
+    /// The kernel that reads it.
+    pub(super) kernel: Kernel,
+    pub(super) m: usize,
+    pub(super) k: usize,
+    /// Rows of `k` values, padded to a multiple of 64, in the form that the kernel reads.
+    pub(super) values: Vec<u8>,
+    pub(super) scales: Vec<f32>,
+}
+
+thread_local! {
+    /// Memory of rounded rows and their scales, which is used again.
+    static ROUNDED: Cell<(Vec<u8>, Vec<f32>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
+
+impl Rounded {
+    /// `m` rows of `k` values.
+    pub(crate) fn new(shape: [usize; 2], x: &[f32]) -> Self {
+        Self::by(fastest(), shape, x)
+    }
+
+    pub(super) fn by(kernel: Kernel, [m, k]: [usize; 2], x: &[f32]) -> Self {
+        assert_eq!(x.len(), m * k, "{m} rows of {k} values");
+        let (mut values, mut scales) = ROUNDED.take();
+        let bytes = m * kernel.form.row_bytes(k.next_multiple_of(DEPTH));
+        values.resize(values.len().max(bytes), 0);
+        scales.resize(scales.len().max(m), 0.0);
+        quantise_rows(x, k, kernel.form, &mut values[..bytes], &mut scales[..m]);
+        Self { kernel, m, k, values, scales }
+    }
+}
+
+impl Drop for Rounded {
+    fn drop(&mut self) {
+        ROUNDED.set((std::mem::take(&mut self.values), std::mem::take(&mut self.scales)));
+    }
+}
+
+/// How a kernel reads rounded values of X.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Values with 128 added.
+    Shifted,
+    /// Values with their signs, then their magnitudes.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "AVX2 alone reads it"))]
+    Split,
+}
+
+impl Form {
+    /// Bytes of a row of `depth` values.
+    pub(super) fn row_bytes(self, depth: usize) -> usize {
+        match self {
+            Self::Shifted => depth,
+            Self::Split => 2 * depth,
+        }
+    }
+}
+
 /// Rounds rows of `k` values, each padded to a multiple of 64; the padding holds anything.
-pub(super) fn quantise_rows(x: &[f32], k: usize, form: Form, rounded: &mut [u8], scales_of_rows: &mut [f32]) {
+fn quantise_rows(x: &[f32], k: usize, form: Form, rounded: &mut [u8], scales_of_rows: &mut [f32]) {
     let depth = k.next_multiple_of(DEPTH);
     let bytes = form.row_bytes(depth);
     let round = |((row, rounded), scale_of_row): ((&[f32], &mut [u8]), &mut f32)| {

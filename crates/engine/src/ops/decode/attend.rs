@@ -6,8 +6,9 @@ mod tests;
 use rayon::prelude::*;
 
 use super::ancestors::{Ancestors, RowStore};
-use super::attention::{Memory, Weighted};
+use super::attention::Weighted;
 use super::kept::Kept;
+use super::keys::Memory;
 use crate::Tensor;
 use crate::cpu::{math, prefetch, vectorised};
 use crate::cuda::memory::Dtype;
@@ -47,7 +48,7 @@ pub(super) fn attention_memory(q: &Tensor, heads: &Weighted<'_>, memory: &Memory
 }
 
 fn remembered<T: Kept>(q: &Tensor, heads: &Weighted<'_>, memory: &Memory<'_>, out: &mut [f32]) {
-    let Memory { kv, first_column, spans, sentences } = *memory;
+    let (Memory { kv, spans, sentences, .. }, first_column) = (*memory, memory.first_column(heads));
     let (values, cols) = (T::all(kv.buffer()), kv.cols());
     attend_rows::<T, _>(q, heads, out, |row| {
         let [first, end] = spans.of(sentences.values()[row]);
@@ -66,7 +67,9 @@ fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
 ) {
     let (k, width) = (heads.width, heads.count * heads.width);
     let scale = 1.0 / (k as f32).sqrt();
-    out.par_chunks_exact_mut(width).enumerate().with_min_len(2).for_each(|(row, out)| {
+    let [least, most] = if heads.beside_gate { [1, 1] } else { [2, usize::MAX] };
+    let rows = out.par_chunks_exact_mut(width).enumerate();
+    rows.with_min_len(least).with_max_len(most).for_each(|(row, out)| {
         vectorised(
             #[inline(always)]
             || {
@@ -87,13 +90,12 @@ fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
                     }
                     let keys = kv(j)[..width].chunks_exact(k).zip(query.chunks_exact(k));
                     for (head, (key, query)) in keys.enumerate().filter(|(head, _)| weight(*head) != 0.0) {
-                        chances[head * count + j] = scale * short_dot(query, key);
+                        chances[head * count + j] = scale * math::dot_by(query, key, T::get);
                     }
                 }
                 for (head, p) in chances.chunks_exact_mut(count).enumerate() {
                     if weight(head) != 0.0 {
                         math::softmax(p);
-                        p.iter_mut().for_each(|p| *p *= weight(head));
                     }
                 }
                 for first in (0..count).step_by(TOGETHER) {
@@ -108,9 +110,19 @@ fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
                         }
                     }
                 }
+                if let Some(weights) = weights {
+                    weigh(out, weights);
+                }
             },
         );
     });
+}
+
+/// Multiplies the heads of a row by their weights.
+#[inline(always)]
+pub(crate) fn weigh(row: &mut [f32], weights: &[f32]) {
+    let heads = row.chunks_exact_mut(row.len() / weights.len());
+    heads.zip(weights).for_each(|(head, weight)| head.iter_mut().for_each(|value| *value *= weight));
 }
 
 /// Rows of keys and values that are asked for ahead of their use.
@@ -138,18 +150,4 @@ fn add_values<T: Kept>(out: &mut [f32], p: &[f32], values: [&[T]; TOGETHER]) {
         let value = &value[value.len() - out.len()..];
         out.iter_mut().zip(value).for_each(|(o, v)| *o = v.get().mul_add(*p, *o));
     }
-}
-
-/// Σ a·b in 16 lanes, which are summed in pairs: for vectors so short that summing the lanes takes most of the time.
-#[inline(always)]
-fn short_dot<T: Kept>(a: &[f32], b: &[T]) -> f32 {
-    let mut lanes = [0.0f32; 16];
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
-    for (x, y) in a.iter().zip(b) {
-        lanes.iter_mut().zip(x.iter().zip(y)).for_each(|(lane, (x, y))| *lane = x.mul_add(y.get(), *lane));
-    }
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(x, y)| x * y.get()).sum();
-    let eight: [f32; 8] = std::array::from_fn(|i| lanes[i] + lanes[i + 8]);
-    let four: [f32; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
-    ((four[0] + four[2]) + (four[1] + four[3])) + rest
 }

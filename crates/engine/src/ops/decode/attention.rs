@@ -1,21 +1,10 @@
 //! One new row per hypothesis against keys and values that are already there.
 
-use super::ancestors::RowStore;
-use super::lineage::{Lineage, Room};
-use super::{attend, cuda, kept};
-use crate::cuda::memory::Ptr;
-use crate::device::{Backend, Buffer};
-use crate::{Device, Ids, Tape, Tensor, Var};
-
-/// Keys and values of one attention, of all steps of the hypotheses.
-pub struct KvCache(Cache);
-
-enum Cache {
-    /// Rows of 2D values.
-    Host(RowStore),
-    /// `[ring, rows, 2D]`.
-    Gpu(Buffer),
-}
+use super::keys::{Cache, KvCache, Memory, newest};
+use super::lineage::Lineage;
+use super::{attend, cuda};
+use crate::device::Backend;
+use crate::{Tape, Tensor, Var};
 
 /// Number and width of the heads of an attention.
 #[derive(Clone, Copy, Debug)]
@@ -31,68 +20,13 @@ pub(super) struct Weighted<'a> {
     pub(super) count: usize,
     pub(super) width: usize,
     pub(super) weights: Option<&'a Tensor>,
+    /// True if a gate that computes the weights runs at the same time.
+    pub(super) beside_gate: bool,
 }
 
 impl Heads {
-    fn weighted(self, weights: Option<&Tensor>) -> Weighted<'_> {
-        Weighted { count: self.count, width: self.width, weights }
-    }
-}
-
-/// Keys and values of sources, 2D columns of `kv`, and the source of each row.
-pub(super) struct Memory<'a> {
-    pub(super) kv: &'a Tensor,
-    pub(super) first_column: usize,
-    pub(super) spans: &'a Spans,
-    pub(super) sentences: &'a Ids,
-}
-
-impl KvCache {
-    /// Nothing yet, for rows of D = `width` values.
-    pub fn new(device: &Device, room: Room, width: usize) -> Self {
-        Self(match device.gpu() {
-            None => Cache::Host(RowStore::new(kept::dtype(device), 2 * width)),
-            Some(_) => Cache::Gpu(device.scratch(room.ring() * room.rows * 2 * width)),
-        })
-    }
-
-    /// Address of the cache in device memory.
-    pub(crate) fn on_gpu(&self) -> Ptr {
-        match &self.0 {
-            Cache::Host(_) => unreachable!("an op of the GPU was given a cache of the CPU"),
-            Cache::Gpu(kv) => kv.ptr(),
-        }
-    }
-}
-
-/// Rows of the memory that belong to each sentence of a search, by the sentence's number.
-pub struct Spans {
-    /// First row and row after the last, in pairs.
-    pairs: Ids,
-    host: Vec<u32>,
-}
-
-impl Spans {
-    /// Room for so many sentences, all without rows.
-    pub fn new(device: &Device, sentences: usize) -> Self {
-        Self { pairs: Ids::with_room(device, 2 * sentences), host: vec![0; 2 * sentences] }
-    }
-
-    /// Changes the rows of some sentences: (sentence, first row, row after the last).
-    pub fn set(&mut self, changes: impl IntoIterator<Item = (u32, u32, u32)>) {
-        for (sentence, first, end) in changes {
-            self.host[2 * sentence as usize..][..2].copy_from_slice(&[first, end]);
-        }
-        self.pairs.load(&self.host);
-    }
-
-    /// First row of a sentence and the row after its last.
-    pub fn of(&self, sentence: u32) -> [usize; 2] {
-        [0, 1].map(|which| self.host[2 * sentence as usize + which] as usize)
-    }
-
-    pub(super) fn pairs(&self) -> &Ids {
-        &self.pairs
+    pub(super) fn weighted(self, weights: Option<&Tensor>) -> Weighted<'_> {
+        Weighted { count: self.count, width: self.width, weights, beside_gate: false }
     }
 }
 
@@ -103,8 +37,7 @@ impl Tape<'_> {
         assert!(3 * width <= qkv.cols(), "store_kv: {} columns for three times {width}", qkv.cols());
         match &mut cache.0 {
             Cache::Host(kv) => {
-                let newest = qkv.tensor().values().chunks_exact(qkv.cols()).map(|row| &row[width..3 * width]);
-                kv.put(self.device(), lineage.on_host(), newest);
+                kv.put(self.device(), lineage.on_host(), newest(qkv.tensor(), width));
             }
             Cache::Gpu(kv) => cuda::store_kv(qkv, width, kv, lineage.on_gpu()),
         }
@@ -132,27 +65,21 @@ impl Tape<'_> {
         Var::constant(Tensor::new(shape, out))
     }
 
-    /// The queries, with which the rows of q begin, each against the rows of `kv` that `spans` gives to sentence
-    /// `sentences[row]`. `kv` is a matrix `[Nk, P·2D]` of keys and values of P attentions side by side, and the number
-    /// of this one. Gives `[R, D]`.
+    /// The queries, with which the rows of q begin, each against the keys and values of its source. Gives `[R, D]`.
     pub fn attention_memory(
         &mut self,
         q: &Var,
         heads: Heads,
-        (kv, part): (&Tensor, usize),
-        spans: &Spans,
-        sentences: &Ids,
+        memory: &Memory<'_>,
         weights: Option<&Tensor>,
     ) -> Var {
-        assert_eq!(q.rows(), sentences.len(), "attention_memory: rows and sentences disagree");
-        let shape @ [_, width] = [q.rows(), heads.count * heads.width];
-        let first_column = part * 2 * width;
-        assert!(first_column + 2 * width <= kv.cols(), "attention_memory: no part {part}");
-        let (heads, memory) = (heads.weighted(weights), Memory { kv, first_column, spans, sentences });
-        let mut out = self.device().scratch(shape[0] * width);
+        assert_eq!(q.rows(), memory.sentences.len(), "attention_memory: rows and sentences disagree");
+        let shape = [q.rows(), heads.count * heads.width];
+        let heads = heads.weighted(weights);
+        let mut out = self.device().scratch(shape[0] * shape[1]);
         match self.backend() {
-            Backend::Cpu => attend::attention_memory(q.tensor(), &heads, &memory, &mut out),
-            Backend::Gpu(gpu) => cuda::attention_memory(gpu, q, &heads, &memory, &out),
+            Backend::Cpu => attend::attention_memory(q.tensor(), &heads, memory, &mut out),
+            Backend::Gpu(gpu) => cuda::attention_memory(gpu, q, &heads, memory, &out),
         }
         Var::constant(Tensor::new(shape, out))
     }
@@ -162,6 +89,7 @@ impl Tape<'_> {
 mod tests {
     use super::*;
     use crate::ops::attention::{Attention, HeadWeights, Inputs};
+    use crate::ops::decode::Room;
     use crate::{Device, ParamsBuilder, Rng, Segments};
 
     fn random(seed: u64, rows: usize, cols: usize) -> Tensor {

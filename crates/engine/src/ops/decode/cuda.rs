@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::attention::{Memory, Weighted};
+use super::attention::Weighted;
 use super::best::{Candidate, LiveRow, Next, Symbols};
+use super::keys::Memory;
 use super::lineage::GpuLineage;
 use crate::cuda::Gpu;
 use crate::cuda::kernel::{Act, kernel_struct, kernels};
@@ -330,7 +331,7 @@ pub(super) fn attention_memory(gpu: &Gpu, q: &Var, heads: &Weighted<'_>, memory:
         &AttentionMemory {
             q: q.ptr(),
             q_stride: stride as u32,
-            kv: memory.kv.ptr().plus(memory.first_column * gpu.act().size()),
+            kv: memory.kv.ptr().plus(memory.first_column(heads) * gpu.act().size()),
             kv_stride: memory.kv.cols() as u32,
             spans: memory.spans.pairs().ptr(),
             sentences: memory.sentences.ptr(),

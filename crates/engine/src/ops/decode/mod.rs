@@ -6,6 +6,7 @@
 //! | `ancestors` | what hypotheses have left behind on the CPU |
 //! | `lineage` | the rows that a hypothesis descends from; running sums |
 //! | `attention` | one row per hypothesis against a cache, or against encoded sources |
+//! | `keys` | the keys and values that rows attend to |
 //! | `kept` | number types of kept keys and values on the CPU |
 //! | `memory` | rows that sentences keep for a whole search |
 //! | `window` | means of the last inputs |
@@ -20,6 +21,7 @@ mod best;
 mod cpu;
 pub(super) mod cuda;
 mod kept;
+mod keys;
 mod lineage;
 mod log_probs;
 mod memory;
@@ -27,8 +29,10 @@ mod memory;
 pub(crate) mod suite;
 mod window;
 
-pub use attention::{Heads, KvCache, Spans};
+pub(crate) use attend::weigh;
+pub use attention::Heads;
 pub use best::{Candidate, Continuations, LiveRow, Next, Symbols, continuations};
+pub use keys::{Keys, KvCache, Memory, Spans};
 pub use lineage::{Lineage, Room, RunningSum};
 pub use log_probs::{log_probs, mean_log_probs};
 pub use memory::SlotTensor;

@@ -1,8 +1,8 @@
 //! Search: steps over caches while hypotheses move, attention to a memory, the best next tokens.
 
 use super::{
-    Continuations, Heads, InputWindow, KvCache, Lineage, LiveRow, Next, Room, RunningSum, SlotTensor, Spans,
-    Symbols, continuations, log_probs,
+    Continuations, Heads, InputWindow, KvCache, Lineage, LiveRow, Memory, Next, Room, RunningSum, SlotTensor,
+    Spans, Symbols, continuations, log_probs,
 };
 use crate::device::{Device, Numbers};
 use crate::ops::batch_norm::BatchNorm;
@@ -70,8 +70,10 @@ fn steps(device: &Device, numbers: Numbers, heads: usize, width: usize) -> Outco
         tape.store_kv(&qkv, d, &mut cache, &lineage);
         let own = tape.attention_cached(&qkv, of_heads, &cache, &lineage, Some(&weights));
         let whose = Ids::from_host(device, &(0..rows as u32).map(|row| row % 3).collect::<Vec<_>>());
-        let [first, last] = [0, 1]
-            .map(|part| tape.attention_memory(&x, of_heads, (memory.tensor(), part), &spans, &whose, None));
+        let [first, last] = [0, 1].map(|part| {
+            let memory = Memory { kv: memory.tensor(), part, spans: &spans, sentences: &whose };
+            tape.attention_memory(&x, of_heads, &memory, None)
+        });
         let mean = tape.running_step(&x, &mut sum, &lineage, None);
         let normed = tape.running_step(&x, &mut sum_of_normed, &lineage, Some(norm));
         let memories = [("memory", first.tensor()), ("other memory", last.tensor())];

@@ -1,27 +1,31 @@
-//! The CPU's implementation: the products of the projection and of the gate's first layer in one go, then the rest of
-//! the gate. For matrices that are packed for inference; others are multiplied one after the other.
+//! The CPU's implementation, for matrices that are packed for inference; others are multiplied one after the other.
+
+use rayon::prelude::*;
 
 use super::Gated;
-use crate::cpu::gemm::Precision;
-use crate::cpu::{for_rows, for_rows_of_two, math};
+use crate::cpu::{for_rows, math, vectorised};
 use crate::ops::batch_norm::Running;
-use crate::ops::decode::Lineage;
-use crate::ops::mixture::Results;
-use crate::ops::mixture::cpu as mixture;
+use crate::ops::decode::{Heads, Keys, Lineage, weigh};
+use crate::ops::mixture::cpu::{Tail, fits as fits_network};
 use crate::params::{PackedMatrix, Params};
 use crate::{Tape, Tensor, Var};
 
 /// Returns true if matrices are packed and the second layer of the gate is not.
 pub(super) fn fits(params: &Params, gated: &Gated) -> bool {
     let packed = |id| params.matrix(id).plain().is_none();
-    packed(gated.projection[0]) && packed(gated.network.fc1[0]) && mixture::fits(params, &gated.network)
+    packed(gated.projection[0]) && packed(gated.network.fc1[0]) && fits_network(params, &gated.network)
 }
 
 /// W₁' and b₁', and the sums of hidden units.
 pub(super) struct Folded {
     weight: PackedMatrix,
     bias: Vec<f32>,
-    sums: Option<Tensor>,
+    /// Sums over the steps of each hypothesis, as of the last step.
+    sums: Vec<f32>,
+    /// Those of this step.
+    next: Vec<f32>,
+    /// Hidden units of this step.
+    units: Vec<f32>,
     /// State of the parameters that it was made of.
     state: u64,
 }
@@ -44,7 +48,8 @@ impl Folded {
             row.iter_mut().zip(&scales).for_each(|(w, scale)| *w *= scale);
         }
         let weight = params.matrix(gated.projection[0]).packed_like(&values).expect("`fits` has looked");
-        Self { weight, bias, sums: None, state: params.state() }
+        let [sums, next, units] = [const { Vec::new() }; 3];
+        Self { weight, bias, sums, next, units, state: params.state() }
     }
 
     /// Takes over the parameters as they are now.
@@ -53,12 +58,52 @@ impl Folded {
             *self = Self::new(params, gated);
         }
     }
+
+    /// Head weights `[R, H]` from the products of x with W₁', which are in `units`.
+    fn weigh(&mut self, tail: &Tail<'_>, lineage: &Lineage, weights: &mut [f32]) {
+        let Self { bias, sums, next, units, .. } = self;
+        let (hidden, rows) = (bias.len(), lineage.rows());
+        room(next, rows * hidden);
+        let (heads, before) = (weights.len() / rows, &*sums);
+        let task = |first: usize, units: &mut [f32], sums: &mut [f32], weights: &mut [f32]| {
+            vectorised(
+                #[inline(always)]
+                || {
+                    let mut gates = vec![0.0; tail.experts()];
+                    let rows = units.chunks_exact_mut(hidden).zip(sums.chunks_exact_mut(hidden));
+                    for (i, ((units, sum), weights)) in rows.zip(weights.chunks_exact_mut(heads)).enumerate()
+                    {
+                        let row = first + i;
+                        sum.copy_from_slice(units);
+                        if let Some(parent) = lineage.parent(row) {
+                            let past = &before[parent * hidden..][..hidden];
+                            sum.iter_mut().zip(past).for_each(|(sum, past)| *sum += past);
+                        }
+                        let factor = 1.0 / (lineage.ages()[row] + 1) as f32;
+                        for ((unit, sum), b) in units.iter_mut().zip(sum).zip(&*bias) {
+                            *unit = math::quick_tanh(*sum * factor + b);
+                        }
+                        tail.weigh(units, &mut gates, weights);
+                    }
+                },
+            );
+        };
+        if rows <= 2 * ROWS_PER_TASK {
+            task(0, units, next, weights);
+        } else {
+            let [of_units, of_weights] = [hidden, heads].map(|width| ROWS_PER_TASK * width);
+            let tasks = units.par_chunks_mut(of_units).zip(next.par_chunks_mut(of_units));
+            let tasks = tasks.zip(weights.par_chunks_mut(of_weights)).enumerate();
+            tasks.for_each(|(i, ((units, sums), weights))| task(i * ROWS_PER_TASK, units, sums, weights));
+        }
+        std::mem::swap(sums, next);
+    }
 }
 
-/// Rows of a step up to which one thread computes the gate while others project: what follows the product of a gate is
-/// then too short to be shared, and too long to be waited for.
-const FEW_ROWS: usize = 16;
+/// Rows of a gate that one task takes, behind the product.
+const ROWS_PER_TASK: usize = 16;
 
+/// A projection and head weights.
 pub(super) fn step(
     tape: &mut Tape<'_>,
     x: &Var,
@@ -66,32 +111,70 @@ pub(super) fn step(
     experts: &Tensor,
     lineage: &Lineage,
 ) -> (Var, Tensor) {
-    let (params, rows) = (tape.params, x.rows());
-    let ([weight, bias], hidden) = (gated.projection, folded.bias.len());
-    let (projection, projected) = (params.matrix(weight), params.block(weight).rows);
-    let [mut y, mut units] = [projected, hidden].map(|cols| params.device().scratch_floats(rows * cols));
-    let mut results = Results::new(tape, rows, experts);
-    let Folded { weight, bias: b1, sums, .. } = folded;
-    let mut weigh = |units: &mut [f32]| {
-        let mut total = params.device().scratch_floats(rows * hidden);
-        add_up(sums.as_ref(), lineage, &mut total, units);
-        *sums = Some(Tensor::new([rows, hidden], total));
-        mixture::weigh_units(params, (units, b1, math::quick_tanh), &gated.network, experts, &mut results);
-    };
-    if rows <= FEW_ROWS && rayon::current_num_threads() > 1 {
-        let gate = || {
-            weight.product(rows, x.values(), &mut units);
-            weigh(&mut units);
-        };
-        // The one that this thread begins with is the one that gives work to the most threads.
-        rayon::join(|| projection.product(rows, x.values(), &mut y, Precision::Full), gate);
-    } else {
-        projection.products(weight, rows, x.values(), [&mut y, &mut units]);
-        weigh(&mut units);
-    }
+    let (params, rows, [weight, bias]) = (tape.params, x.rows(), gated.projection);
+    let (projection, cols) = (params.matrix(weight), params.block(weight).rows);
+    let [mut y, mut weights] = [cols, experts.cols()].map(|cols| params.device().scratch_floats(rows * cols));
+    let factor = projection.factor(rows, x.values());
+    let units = room(&mut folded.units, rows * folded.bias.len());
+    projection.products(&folded.weight, &factor, [&mut y, units]);
+    folded.weigh(&Tail::new(params, &gated.network, experts), lineage, &mut weights);
     add_bias(&mut y, params.values(bias));
-    let weights = results.constant().weights.tensor().clone();
-    (Var::constant(Tensor::new([rows, projected], y)), weights)
+    (Var::constant(Tensor::new([rows, cols], y)), Tensor::new([rows, experts.cols()], weights))
+}
+
+/// Rows of a step up to which threads attend beside a gate: what follows its product is then too short to be shared,
+/// and too long to be waited for.
+const FEW_ROWS: usize = 16;
+
+/// Returns true if [`attend`] is faster than [`step`] and attention after it.
+pub(super) fn attends(rows: usize) -> bool {
+    rows <= FEW_ROWS && rayon::current_num_threads() > 1
+}
+
+/// Attention with weighted heads: all threads project; then one computes the gate while others attend, and the heads
+/// are weighted at the end.
+pub(super) fn attend(
+    tape: &mut Tape<'_>,
+    x: &Var,
+    (gated, folded): (&Gated, &mut Folded),
+    experts: &Tensor,
+    lineage: &Lineage,
+    (heads, mut keys): (Heads, Keys<'_>),
+) -> Var {
+    let (params, rows, [weight, bias]) = (tape.params, x.rows(), gated.projection);
+    let (projection, cols) = (params.matrix(weight), params.block(weight).rows);
+    let width = heads.count * heads.width;
+    let [mut y, mut context, mut weights] =
+        [cols, width, heads.count].map(|cols| params.device().scratch_floats(rows * cols));
+    let factor = projection.factor(rows, x.values());
+    projection.product_of(&factor, &mut y);
+    add_bias(&mut y, params.values(bias));
+    let projected = Tensor::new([rows, cols], y);
+    let attention = || {
+        keys.store(params.device(), &projected, heads, lineage);
+        keys.attend(&projected, heads, lineage, &mut context);
+    };
+    let gate = || {
+        let units = room(&mut folded.units, rows * folded.bias.len());
+        folded.weight.product_of(&factor, units);
+        folded.weigh(&Tail::new(params, &gated.network, experts), lineage, &mut weights);
+    };
+    rayon::join(attention, gate);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (row, weights) in context.chunks_exact_mut(width).zip(weights.chunks_exact(heads.count)) {
+                weigh(row, weights);
+            }
+        },
+    );
+    Var::constant(Tensor::new([rows, width], context))
+}
+
+/// Makes room for so many values.
+fn room(values: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    values.resize(len, 0.0);
+    values
 }
 
 fn add_bias(y: &mut [f32], bias: &[f32]) {
@@ -102,28 +185,6 @@ fn add_bias(y: &mut [f32], bias: &[f32]) {
         |_, rows| {
             for row in rows.chunks_exact_mut(bias.len()) {
                 row.iter_mut().zip(bias).for_each(|(v, b)| *v += b);
-            }
-        },
-    );
-}
-
-/// Sums of hidden units over the steps of each hypothesis; `units` become their means.
-fn add_up(before: Option<&Tensor>, lineage: &Lineage, sums: &mut [f32], units: &mut [f32]) {
-    let hidden = units.len() / lineage.rows();
-    for_rows_of_two(
-        (sums, units),
-        hidden,
-        #[inline(always)]
-        |first, sums, units| {
-            for (i, (sum, units)) in
-                sums.chunks_exact_mut(hidden).zip(units.chunks_exact_mut(hidden)).enumerate()
-            {
-                let factor = 1.0 / (lineage.ages()[first + i] + 1) as f32;
-                sum.copy_from_slice(units);
-                if let (Some(before), Some(parent)) = (before, lineage.parent(first + i)) {
-                    sum.iter_mut().zip(before.row(parent)).for_each(|(sum, past)| *sum += past);
-                }
-                units.iter_mut().zip(sum).for_each(|(mean, sum)| *mean = *sum * factor);
             }
         },
     );

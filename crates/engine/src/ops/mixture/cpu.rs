@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{GateNetwork, Pick, Results};
-use crate::cpu::gemm::{Into, Mat, Precision, gemm};
+use crate::cpu::gemm::Precision;
 use crate::cpu::{for_rows, math, vectorised};
 use crate::params::Params;
 use crate::rng::Stream;
@@ -26,16 +26,15 @@ pub(super) fn mix(logits: &Var, experts: &Tensor, results: &mut Results) {
     );
 }
 
-/// Rows of a gate that one task takes: the same for any number of rows and threads, as products of few rows and of many
-/// round otherwise.
-const ROWS_PER_TASK: usize = 16;
+/// Rows of a gate that one task takes.
+const ROWS_PER_TASK: usize = 32;
 
 /// True if [`weigh_by_gate`] can compute this network: its second layer is small, as that of most gates.
 pub(crate) fn fits(params: &Params, network: &GateNetwork) -> bool {
     params.matrix(network.fc2[0]).plain().is_some()
 }
 
-/// A gate in an evaluation pass: a product, and then all the rest for some rows at a time.
+/// A gate in an evaluation pass: a product, and then all the rest row by row.
 pub(super) fn weigh_by_gate(
     params: &Params,
     x: &Var,
@@ -45,58 +44,58 @@ pub(super) fn weigh_by_gate(
     results: &mut Results,
 ) {
     let [fc1, b1] = network.fc1;
-    let b1 = params.values(b1);
+    let (b1, tail) = (params.values(b1), Tail::new(params, network, experts));
     let mut units = params.device().scratch_floats(x.rows() * b1.len());
     params.matrix(fc1).product(x.rows(), x.values(), &mut units, Precision::Full);
-    weigh_units(params, (&mut units, b1, math::tanh), network, experts, results);
+    let Results { gates, weights, .. } = &mut *results;
+    let [of_units, of_gates, of_weights] =
+        [b1.len(), experts.rows(), experts.cols()].map(|width| ROWS_PER_TASK * width);
+    let tasks = units.par_chunks_mut(of_units).zip(gates.par_chunks_mut(of_gates));
+    tasks.zip(weights.par_chunks_mut(of_weights)).for_each(|((units, gates), weights)| {
+        vectorised(
+            #[inline(always)]
+            || {
+                let rows = units.chunks_exact_mut(b1.len()).zip(gates.chunks_exact_mut(experts.rows()));
+                for ((units, gates), weights) in rows.zip(weights.chunks_exact_mut(experts.cols())) {
+                    units.iter_mut().zip(b1).for_each(|(unit, b)| *unit = math::tanh(*unit + b));
+                    tail.weigh(units, gates, weights);
+                }
+            },
+        );
+    });
     if let Some(pick) = picked {
         put_picked(experts, pick, None, results);
     }
 }
 
-/// A gate from the sums of its hidden units on, to which `b1` is still to be added; mixes all experts.
-pub(crate) fn weigh_units(
-    params: &Params,
-    (units, b1, tanh): (&mut [f32], &[f32], impl Fn(f32) -> f32 + Sync),
-    network: &GateNetwork,
-    experts: &Tensor,
-    results: &mut Results,
-) {
-    let [fc2, b2] = network.fc2;
-    let (second, b2) = (params.matrix(fc2).plain().expect("`fits` has looked"), params.values(b2));
-    let (hidden, (heads, count)) = (b1.len(), (experts.cols(), experts.rows()));
-    let weigh = |units: &mut [f32], gates: &mut [f32], weights: &mut [f32]| {
-        let rows = units.len() / hidden;
-        vectorised(
-            #[inline(always)]
-            || {
-                for units in units.chunks_exact_mut(hidden) {
-                    units.iter_mut().zip(b1).for_each(|(unit, b)| *unit = tanh(*unit + b));
-                }
-            },
-        );
-        let (units, second) = (Mat::new(units, hidden), Mat::new(second, hidden).t());
-        gemm([rows, count, hidden], units, second, gates, Into::Overwrite, Precision::Full);
-        vectorised(
-            #[inline(always)]
-            || {
-                for (gates, weights) in gates.chunks_exact_mut(count).zip(weights.chunks_exact_mut(heads)) {
-                    gates.iter_mut().zip(b2).for_each(|(gate, b)| *gate += b);
-                    math::softmax(gates);
-                    mix_row(gates, experts, weights);
-                }
-            },
-        );
-    };
-    let rows = units.len() / hidden;
-    let Results { gates, weights, .. } = results;
-    let [of_units, of_gates, of_weights] = [hidden, count, heads].map(|width| ROWS_PER_TASK * width);
-    if rows <= 2 * ROWS_PER_TASK {
-        let tasks = units.chunks_mut(of_units).zip(gates.chunks_mut(of_gates));
-        tasks.zip(weights.chunks_mut(of_weights)).for_each(|((units, gates), w)| weigh(units, gates, w));
-    } else {
-        let tasks = units.par_chunks_mut(of_units).zip(gates.par_chunks_mut(of_gates));
-        tasks.zip(weights.par_chunks_mut(of_weights)).for_each(|((units, gates), w)| weigh(units, gates, w));
+/// A gate from its hidden units on.
+pub(crate) struct Tail<'a> {
+    second: &'a [f32],
+    b2: &'a [f32],
+    experts: &'a Tensor,
+}
+
+impl<'a> Tail<'a> {
+    /// Of a network that [`fits`].
+    pub(crate) fn new(params: &'a Params, network: &GateNetwork, experts: &'a Tensor) -> Self {
+        let [fc2, b2] = network.fc2;
+        let second = params.matrix(fc2).plain().expect("`fits` has looked");
+        Self { second, b2: params.values(b2), experts }
+    }
+
+    /// E.
+    pub(crate) fn experts(&self) -> usize {
+        self.experts.rows()
+    }
+
+    /// Gates and head weights of one row.
+    #[inline(always)]
+    pub(crate) fn weigh(&self, units: &[f32], gates: &mut [f32], weights: &mut [f32]) {
+        for ((gate, row), b) in gates.iter_mut().zip(self.second.chunks_exact(units.len())).zip(self.b2) {
+            *gate = math::dot(row, units) + b;
+        }
+        math::softmax(gates);
+        mix_row(gates, self.experts, weights);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keys and values in bf16 beside those in f32.
 
 use crate::device::{from_bf16, to_bf16};
-use crate::ops::decode::{Heads, KvCache, Lineage, Room, SlotTensor, Spans};
+use crate::ops::decode::{Heads, KvCache, Lineage, Memory, Room, SlotTensor, Spans};
 use crate::{ComputeType, Device, Ids, ParamsBuilder, Rng, Tape, Tensor, Var};
 
 /// Numbers, and the same rounded to bf16.
@@ -62,8 +62,8 @@ fn steps(compute: ComputeType, heads: Heads, rounded: bool, only: Option<usize>)
         let own = tape.attention_cached(&qkv, heads, &cache, &lineage, Some(&weights));
         found.push(own.tensor().to_host());
         for part in [0, 1] {
-            let kv = (memory.tensor(), part);
-            let read = tape.attention_memory(&qkv, heads, kv, &spans, &sources, None);
+            let memory = Memory { kv: memory.tensor(), part, spans: &spans, sentences: &sources };
+            let read = tape.attention_memory(&qkv, heads, &memory, None);
             found.push(read.tensor().to_host());
         }
         lineage.count_step();
