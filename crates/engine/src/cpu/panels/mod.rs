@@ -22,7 +22,7 @@ use crate::device::to_bf16;
 /// Rows of W, columns of Y, that a task computes at least.
 pub(crate) const PANEL: usize = 64;
 /// Products below this number of multiplications are not worth a second thread.
-const SMALL: usize = 1 << 18;
+const SMALL: usize = 1 << 17;
 /// Tasks per thread that even out threads of unequal speed.
 const TASKS_PER_THREAD: usize = 2;
 /// The same where there are panels enough: a thread that comes late, from the gate that runs beside, finds some left.

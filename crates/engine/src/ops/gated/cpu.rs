@@ -88,7 +88,7 @@ impl Folded {
                 },
             );
         };
-        if rows <= 2 * ROWS_PER_TASK {
+        if rows <= ROWS_PER_TASK {
             task(0, units, next, weights);
         } else {
             let [of_units, of_weights] = [hidden, heads].map(|width| ROWS_PER_TASK * width);
@@ -101,7 +101,7 @@ impl Folded {
 }
 
 /// Rows of a gate that one task takes, behind the product.
-const ROWS_PER_TASK: usize = 16;
+const ROWS_PER_TASK: usize = 8;
 
 /// A projection and head weights.
 pub(super) fn step(
