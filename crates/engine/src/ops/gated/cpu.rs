@@ -6,7 +6,7 @@ use super::Gated;
 use crate::cpu::{for_rows, math, vectorised};
 use crate::ops::batch_norm::Running;
 use crate::ops::decode::{Heads, Keys, Lineage, weigh};
-use crate::ops::mixture::cpu::{Tail, fits as fits_network};
+use crate::ops::mixture::cpu::{Tail, fits as fits_network, second_layer};
 use crate::params::{PackedMatrix, Params};
 use crate::{Tape, Tensor, Var};
 
@@ -16,16 +16,22 @@ pub(super) fn fits(params: &Params, gated: &Gated) -> bool {
     packed(gated.projection[0]) && packed(gated.network.fc1[0]) && fits_network(params, &gated.network)
 }
 
-/// W₁' and b₁', and the sums of hidden units.
+/// The parameters of a gate, and the sums of hidden units. A step allocates nothing for it.
 pub(super) struct Folded {
+    /// W₁'.
     weight: PackedMatrix,
+    /// b₁'.
     bias: Vec<f32>,
+    /// W₂ and b₂, side by side: nothing of a gate is still in the cache when its next step comes.
+    second: Vec<f32>,
     /// Sums over the steps of each hypothesis, as of the last step.
     sums: Vec<f32>,
     /// Those of this step.
     next: Vec<f32>,
     /// Hidden units of this step.
     units: Vec<f32>,
+    /// Head weights of this step.
+    weights: Vec<f32>,
     /// State of the parameters that it was made of.
     state: u64,
 }
@@ -48,8 +54,10 @@ impl Folded {
             row.iter_mut().zip(&scales).for_each(|(w, scale)| *w *= scale);
         }
         let weight = params.matrix(gated.projection[0]).packed_like(&values).expect("`fits` has looked");
-        let [sums, next, units] = [const { Vec::new() }; 3];
-        Self { weight, bias, sums, next, units, state: params.state() }
+        let (second, b2) = second_layer(params, &gated.network);
+        let second = [second, b2].concat();
+        let [sums, next, units, weights] = [const { Vec::new() }; 4];
+        Self { weight, bias, second, sums, next, units, weights, state: params.state() }
     }
 
     /// Takes over the parameters as they are now.
@@ -60,16 +68,18 @@ impl Folded {
     }
 
     /// Head weights `[R, H]` from the products of x with W₁', which are in `units`.
-    fn weigh(&mut self, tail: &Tail<'_>, lineage: &Lineage, weights: &mut [f32]) {
-        let Self { bias, sums, next, units, .. } = self;
-        let (hidden, rows) = (bias.len(), lineage.rows());
-        room(next, rows * hidden);
-        let (heads, before) = (weights.len() / rows, &*sums);
+    fn weigh(&mut self, experts: &Tensor, lineage: &Lineage) {
+        let Self { bias, second, sums, next, units, weights, .. } = self;
+        let (hidden, heads, rows) = (bias.len(), experts.cols(), lineage.rows());
+        let (second, b2) = second.split_at(experts.rows() * hidden);
+        let tail = Tail { second, b2, experts };
+        let (next_sums, weights) = (room(next, rows * hidden), room(weights, rows * heads));
+        let before = &*sums;
         let task = |first: usize, units: &mut [f32], sums: &mut [f32], weights: &mut [f32]| {
             vectorised(
                 #[inline(always)]
                 || {
-                    let mut gates = vec![0.0; tail.experts()];
+                    let mut gates = vec![0.0; experts.rows()];
                     let rows = units.chunks_exact_mut(hidden).zip(sums.chunks_exact_mut(hidden));
                     for (i, ((units, sum), weights)) in rows.zip(weights.chunks_exact_mut(heads)).enumerate()
                     {
@@ -89,10 +99,10 @@ impl Folded {
             );
         };
         if rows <= ROWS_PER_TASK {
-            task(0, units, next, weights);
+            task(0, units, next_sums, weights);
         } else {
             let [of_units, of_weights] = [hidden, heads].map(|width| ROWS_PER_TASK * width);
-            let tasks = units.par_chunks_mut(of_units).zip(next.par_chunks_mut(of_units));
+            let tasks = units.par_chunks_mut(of_units).zip(next_sums.par_chunks_mut(of_units));
             let tasks = tasks.zip(weights.par_chunks_mut(of_weights)).enumerate();
             tasks.for_each(|(i, ((units, sums), weights))| task(i * ROWS_PER_TASK, units, sums, weights));
         }
@@ -113,13 +123,14 @@ pub(super) fn step(
 ) -> (Var, Tensor) {
     let (params, rows, [weight, bias]) = (tape.params, x.rows(), gated.projection);
     let (projection, cols) = (params.matrix(weight), params.block(weight).rows);
-    let [mut y, mut weights] = [cols, experts.cols()].map(|cols| params.device().scratch_floats(rows * cols));
+    let mut y = params.device().scratch_floats(rows * cols);
     let factor = projection.factor(rows, x.values());
     let units = room(&mut folded.units, rows * folded.bias.len());
     projection.products(&folded.weight, &factor, [&mut y, units]);
-    folded.weigh(&Tail::new(params, &gated.network, experts), lineage, &mut weights);
+    folded.weigh(experts, lineage);
     add_bias(&mut y, params.values(bias));
-    (Var::constant(Tensor::new([rows, cols], y)), Tensor::new([rows, experts.cols()], weights))
+    let weights = Tensor::from_host(params.device(), [rows, experts.cols()], &folded.weights);
+    (Var::constant(Tensor::new([rows, cols], y)), weights)
 }
 
 /// Rows of a step up to which threads attend beside a gate: what follows its product is then too short to be shared,
@@ -144,8 +155,7 @@ pub(super) fn attend(
     let (params, rows, [weight, bias]) = (tape.params, x.rows(), gated.projection);
     let (projection, cols) = (params.matrix(weight), params.block(weight).rows);
     let width = heads.count * heads.width;
-    let [mut y, mut context, mut weights] =
-        [cols, width, heads.count].map(|cols| params.device().scratch_floats(rows * cols));
+    let [mut y, mut context] = [cols, width].map(|cols| params.device().scratch_floats(rows * cols));
     let factor = projection.factor(rows, x.values());
     projection.product_of(&factor, &mut y);
     add_bias(&mut y, params.values(bias));
@@ -157,13 +167,15 @@ pub(super) fn attend(
     let gate = || {
         let units = room(&mut folded.units, rows * folded.bias.len());
         folded.weight.product_of(&factor, units);
-        folded.weigh(&Tail::new(params, &gated.network, experts), lineage, &mut weights);
+        folded.weigh(experts, lineage);
     };
     rayon::join(attention, gate);
     vectorised(
         #[inline(always)]
         || {
-            for (row, weights) in context.chunks_exact_mut(width).zip(weights.chunks_exact(heads.count)) {
+            for (row, weights) in
+                context.chunks_exact_mut(width).zip(folded.weights.chunks_exact(heads.count))
+            {
                 weigh(row, weights);
             }
         },

@@ -44,7 +44,8 @@ pub(super) fn weigh_by_gate(
     results: &mut Results,
 ) {
     let [fc1, b1] = network.fc1;
-    let (b1, tail) = (params.values(b1), Tail::new(params, network, experts));
+    let (second, b2) = second_layer(params, network);
+    let (b1, tail) = (params.values(b1), Tail { second, b2, experts });
     let mut units = params.device().scratch_floats(x.rows() * b1.len());
     params.matrix(fc1).product(x.rows(), x.values(), &mut units, Precision::Full);
     let Results { gates, weights, .. } = &mut *results;
@@ -68,26 +69,22 @@ pub(super) fn weigh_by_gate(
     }
 }
 
-/// A gate from its hidden units on.
-pub(crate) struct Tail<'a> {
-    second: &'a [f32],
-    b2: &'a [f32],
-    experts: &'a Tensor,
+/// W₂ and b₂ of a network that [`fits`].
+pub(crate) fn second_layer<'a>(params: &'a Params, network: &GateNetwork) -> (&'a [f32], &'a [f32]) {
+    let [fc2, b2] = network.fc2;
+    (params.matrix(fc2).plain().expect("`fits` has looked"), params.values(b2))
 }
 
-impl<'a> Tail<'a> {
-    /// Of a network that [`fits`].
-    pub(crate) fn new(params: &'a Params, network: &GateNetwork, experts: &'a Tensor) -> Self {
-        let [fc2, b2] = network.fc2;
-        let second = params.matrix(fc2).plain().expect("`fits` has looked");
-        Self { second, b2: params.values(b2), experts }
-    }
+/// A gate from its hidden units on.
+pub(crate) struct Tail<'a> {
+    /// W₂ `[E, hidden]`.
+    pub(crate) second: &'a [f32],
+    pub(crate) b2: &'a [f32],
+    /// M.
+    pub(crate) experts: &'a Tensor,
+}
 
-    /// E.
-    pub(crate) fn experts(&self) -> usize {
-        self.experts.rows()
-    }
-
+impl Tail<'_> {
     /// Gates and head weights of one row.
     #[inline(always)]
     pub(crate) fn weigh(&self, units: &[f32], gates: &mut [f32], weights: &mut [f32]) {
