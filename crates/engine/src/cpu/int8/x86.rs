@@ -7,8 +7,9 @@ use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
 
 /// Strips of a panel.
 const STRIPS: usize = PANEL / LANES;
-/// Lines of a strip that are asked for ahead of their use.
-const AHEAD: usize = 16;
+/// Lines of a strip that the second level of the cache is asked for ahead of their use: farther than the first level has
+/// room for, as many come from memory.
+const AHEAD: usize = 64;
 
 /// The kernels of this processor, the fastest first.
 pub(super) fn kernels() -> Vec<Kernel> {
@@ -68,7 +69,7 @@ unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize) 
             let mut weights = [_mm512_setzero_si512(); STRIPS];
             for (i, weights) in weights.iter_mut().enumerate() {
                 let line = w.add(i * lines + step);
-                _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(ahead).cast());
+                _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(ahead).cast());
                 *weights = _mm512_load_si512(line.cast());
             }
             for (i, sums) in sums.iter_mut().enumerate() {
