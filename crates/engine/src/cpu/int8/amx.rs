@@ -7,7 +7,7 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::x86::vnni;
-use super::{DEPTH, LANES, Line, PANEL, Part, STEP};
+use super::{DEPTH, LANES, Line, PANEL, Part, STEP, STRIPS};
 use crate::cpu::gemm::amx::cpu::ConfiguredTiles;
 
 /// Rows of a tile.
@@ -62,7 +62,7 @@ unsafe fn sum(_tiles: &ConfiguredTiles, part: &Part<'_>, panel: usize, row: usiz
     // SAFETY: rows of X have `depth` bytes, each of the panel's four strips has a line for each step of four values, and
     // the sums have room for 16 rows. Tiles of X and of sums have as many rows as there are, those of W have 16.
     unsafe {
-        let w = part.w.lines.as_ptr().add(panel * (PANEL / LANES) * lines);
+        let w = part.w.panel(panel);
         asm!(
             "tilezero tmm0",
             "tilezero tmm1",
@@ -120,7 +120,7 @@ unsafe fn write(part: &Part<'_>, panel: usize, rows: std::ops::Range<usize>, sum
         // SAFETY: scales and surplus are padded to whole panels, and a row of Y has `cols` values in the panel.
         unsafe {
             let (scale, mut out) = (_mm512_set1_ps(part.x.scales[row]), [0f32; PANEL]);
-            for line in 0..PANEL / LANES {
+            for line in 0..STRIPS {
                 let at = panel * PANEL + line * LANES;
                 let sum = _mm512_loadu_si512(sums.as_ptr().add(line * LANES).cast());
                 let sum = _mm512_sub_epi32(sum, _mm512_loadu_si512(part.w.surplus.as_ptr().add(at).cast()));

@@ -1,6 +1,6 @@
 //! The kernel in plain Rust, which defines the result.
 
-use super::{LANES, PANEL, Part, SHIFT, STEP};
+use super::{LANES, PANEL, Part, SHIFT, STEP, STRIPS};
 
 /// Computes a part.
 ///
@@ -10,7 +10,7 @@ use super::{LANES, PANEL, Part, SHIFT, STEP};
 pub(super) unsafe fn portable(part: &Part<'_>) {
     let (depth, lines) = (part.w.depth(), part.w.strip_lines());
     for panel in part.panels.clone() {
-        let strips = &part.w.lines[panel * (PANEL / LANES) * lines..][..PANEL / LANES * lines];
+        let strips = &part.w.lines[panel * STRIPS * lines..][..STRIPS * lines];
         for row in part.rows.clone() {
             let x = &part.x.values[row * depth..(row + 1) * depth];
             let mut sums = [0i32; PANEL];

@@ -27,6 +27,8 @@ pub use quantise::quantise_row;
 const STEP: usize = 4;
 /// Rows of W in a [`Line`].
 const LANES: usize = 16;
+/// Strips of a panel.
+const STRIPS: usize = PANEL / LANES;
 /// Rows are padded with zeros to a multiple of this.
 const DEPTH: usize = 64;
 /// Added to each value of X, which makes it a number without a sign.
@@ -56,7 +58,7 @@ impl Int8Matrix {
     /// Zeros.
     pub fn zeros([rows, cols]: [usize; 2]) -> Self {
         let panels = rows.div_ceil(PANEL);
-        let lines = panels * PANEL / LANES * cols.next_multiple_of(DEPTH) / STEP;
+        let lines = panels * STRIPS * cols.next_multiple_of(DEPTH) / STEP;
         let zero = Line([[0; STEP]; LANES]);
         let (scales, surplus) = (vec![0.0; panels * PANEL], vec![0; panels * PANEL]);
         Self { rows, cols, lines: vec![zero; lines], scales, surplus }
@@ -80,6 +82,16 @@ impl Int8Matrix {
     /// Lines of a strip.
     fn strip_lines(&self) -> usize {
         self.depth() / STEP
+    }
+
+    /// Number of panels.
+    fn panels(&self) -> usize {
+        self.rows.div_ceil(PANEL)
+    }
+
+    /// Address of a panel's first line; the others follow.
+    fn panel(&self, panel: usize) -> *const Line {
+        self.lines[panel * STRIPS * self.strip_lines()..].as_ptr()
     }
 
     /// The first line of a row's strip, and the row's lane.
@@ -160,13 +172,13 @@ impl Int8Matrix {
             return;
         }
         let _metered = meter::start(2 * m * columns * k);
-        let (outputs, panels) = (y.map(|y| Output(y.as_mut_ptr())), all.map(|w| w.rows.div_ceil(PANEL)));
+        let (outputs, panels) = (y.map(|y| Output(y.as_mut_ptr())), all.map(Self::panels));
         for_parts([m, panels.iter().sum()], m * columns * k < SMALL, |rows, some| {
             for (i, panels) in of_each(panels, some) {
-                let (rows, y) = (rows.clone(), outputs[i]);
+                let (rows, y, next) = (rows.clone(), outputs[i], all.get(i + 1).copied());
                 // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
                 // parts lie inside Y and do not overlap.
-                unsafe { (kernel.compute)(&Part { x, w: all[i], rows, panels, y }) };
+                unsafe { (kernel.compute)(&Part { x, w: all[i], rows, panels, next, y }) };
             }
         });
     }
@@ -178,6 +190,8 @@ struct Part<'a> {
     w: &'a Int8Matrix,
     rows: Range<usize>,
     panels: Range<usize>,
+    /// The matrix that is read after this one, if it is known.
+    next: Option<&'a Int8Matrix>,
     y: Output,
 }
 

@@ -2,11 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::{Form, Kernel, LANES, PANEL, Part, STEP};
+use super::{Form, Kernel, LANES, Line, PANEL, Part, STEP, STRIPS};
 use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
 
-/// Strips of a panel.
-const STRIPS: usize = PANEL / LANES;
 /// Lines of a strip that the second level of the cache is asked for ahead of their use: farther than the first level has
 /// room for, as many come from memory.
 const AHEAD: usize = 64;
@@ -31,46 +29,51 @@ pub(super) fn kernels() -> Vec<Kernel> {
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) unsafe fn vnni(part: &Part<'_>) {
     for panel in part.panels.clone() {
+        let next = match part.next {
+            _ if panel + 1 < part.w.panels() => part.w.panel(panel + 1),
+            Some(next) => next.panel(0),
+            // Nothing that is known: what is there already is asked for once more.
+            None => part.w.panel(panel),
+        };
         for row in part.rows.clone().step_by(MAX_ROWS) {
             // SAFETY: the caller answers for the part; row and panel are the part's.
             unsafe {
                 match part.rows.end - row {
-                    1 => vnni_block::<1>(part, panel, row),
-                    2 => vnni_block::<2>(part, panel, row),
-                    3 => vnni_block::<3>(part, panel, row),
-                    4 => vnni_block::<4>(part, panel, row),
-                    5 => vnni_block::<5>(part, panel, row),
-                    _ => vnni_block::<MAX_ROWS>(part, panel, row),
+                    1 => vnni_block::<1>(part, panel, row, next),
+                    2 => vnni_block::<2>(part, panel, row, next),
+                    3 => vnni_block::<3>(part, panel, row, next),
+                    4 => vnni_block::<4>(part, panel, row, next),
+                    5 => vnni_block::<5>(part, panel, row, next),
+                    _ => vnni_block::<MAX_ROWS>(part, panel, row, next),
                 }
             }
         }
     }
 }
 
-/// Computes `M` rows of a panel.
+/// Computes `M` rows of a panel; `next` is the panel that is read after it.
 ///
 /// # Safety
 ///
 /// Rows and panel belong to the part.
 #[target_feature(enable = "avx512f,avx512vnni")]
 #[inline]
-unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize) {
+unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize, next: *const Line) {
     let (depth, lines) = (part.w.depth(), part.w.strip_lines());
     // SAFETY: each strip of the panel has `lines` lines of 64 bytes, rows of X have `depth` bytes, scales and surplus are
     // padded to whole panels, and a row of Y has `cols` values in the panel.
     unsafe {
         let x = part.x.values.as_ptr().add(row * depth);
-        let w = part.w.lines.as_ptr().add(panel * STRIPS * lines);
+        let w = part.w.panel(panel);
         let mut sums = [[_mm512_setzero_si512(); STRIPS]; M];
         let inside = lines.saturating_sub(AHEAD);
         for step in 0..lines {
-            // After the end of a strip the next panel follows, three strips further on.
-            let ahead = if step < inside { AHEAD } else { AHEAD + (STRIPS - 1) * lines };
+            // After the end of a strip the next panel follows.
+            let ahead = if step < inside { w.wrapping_add(step + AHEAD) } else { next.wrapping_add(step - inside) };
             let mut weights = [_mm512_setzero_si512(); STRIPS];
             for (i, weights) in weights.iter_mut().enumerate() {
-                let line = w.add(i * lines + step);
-                _mm_prefetch::<_MM_HINT_T1>(line.wrapping_add(ahead).cast());
-                *weights = _mm512_load_si512(line.cast());
+                _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(i * lines).cast());
+                *weights = _mm512_load_si512(w.add(i * lines + step).cast());
             }
             for (i, sums) in sums.iter_mut().enumerate() {
                 let x = _mm512_set1_epi32(x.add(i * depth + step * STEP).cast::<i32>().read_unaligned());
