@@ -5,9 +5,10 @@ use std::arch::x86_64::*;
 use super::{Form, Kernel, LANES, Line, PANEL, Part, STEP, STRIPS};
 use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
 
-/// Lines of a strip that the second level of the cache is asked for ahead of their use: farther than the first level has
-/// room for, as many come from memory.
-const AHEAD: usize = 64;
+/// Lines of a strip that processors with AMX ask for ahead of their use: the first level of the cache has room for them.
+pub(super) const NEAR: usize = 16;
+/// The same for others, which ask the second level.
+const FAR: usize = 64;
 
 /// The kernels of this processor, the fastest first.
 pub(super) fn kernels() -> Vec<Kernel> {
@@ -17,7 +18,7 @@ pub(super) fn kernels() -> Vec<Kernel> {
         kernels.push(Kernel { name: "AMX-INT8", form: Form::Shifted, compute: super::amx::amx });
     }
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-        kernels.push(Kernel { name: "AVX-512 VNNI", form: Form::Shifted, compute: vnni });
+        kernels.push(Kernel { name: "AVX-512 VNNI", form: Form::Shifted, compute: vnni::<FAR, _MM_HINT_T1> });
     }
     if is_x86_feature_detected!("avx2") {
         kernels.push(Kernel { name: "AVX2", form: Form::Split, compute: avx2 });
@@ -25,9 +26,10 @@ pub(super) fn kernels() -> Vec<Kernel> {
     kernels
 }
 
-/// Computes a part with AVX-512 VNNI, up to six rows at a time.
+/// Computes a part with AVX-512 VNNI, up to six rows at a time. Level `HINT` of the cache is asked for lines that are
+/// `AHEAD` of those in use; what is fastest differs from processor to processor.
 #[target_feature(enable = "avx512f,avx512vnni")]
-pub(super) unsafe fn vnni(part: &Part<'_>) {
+pub(super) unsafe fn vnni<const AHEAD: usize, const HINT: i32>(part: &Part<'_>) {
     for panel in part.panels.clone() {
         let next = match part.next {
             _ if panel + 1 < part.w.panels() => part.w.panel(panel + 1),
@@ -39,12 +41,12 @@ pub(super) unsafe fn vnni(part: &Part<'_>) {
             // SAFETY: the caller answers for the part; row and panel are the part's.
             unsafe {
                 match part.rows.end - row {
-                    1 => vnni_block::<1>(part, panel, row, next),
-                    2 => vnni_block::<2>(part, panel, row, next),
-                    3 => vnni_block::<3>(part, panel, row, next),
-                    4 => vnni_block::<4>(part, panel, row, next),
-                    5 => vnni_block::<5>(part, panel, row, next),
-                    _ => vnni_block::<MAX_ROWS>(part, panel, row, next),
+                    1 => vnni_block::<AHEAD, HINT, 1>(part, panel, row, next),
+                    2 => vnni_block::<AHEAD, HINT, 2>(part, panel, row, next),
+                    3 => vnni_block::<AHEAD, HINT, 3>(part, panel, row, next),
+                    4 => vnni_block::<AHEAD, HINT, 4>(part, panel, row, next),
+                    5 => vnni_block::<AHEAD, HINT, 5>(part, panel, row, next),
+                    _ => vnni_block::<AHEAD, HINT, MAX_ROWS>(part, panel, row, next),
                 }
             }
         }
@@ -58,7 +60,12 @@ pub(super) unsafe fn vnni(part: &Part<'_>) {
 /// Rows and panel belong to the part.
 #[target_feature(enable = "avx512f,avx512vnni")]
 #[inline]
-unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize, next: *const Line) {
+unsafe fn vnni_block<const AHEAD: usize, const HINT: i32, const M: usize>(
+    part: &Part<'_>,
+    panel: usize,
+    row: usize,
+    next: *const Line,
+) {
     let (depth, lines) = (part.w.depth(), part.w.strip_lines());
     // SAFETY: each strip of the panel has `lines` lines of 64 bytes, rows of X have `depth` bytes, scales and surplus are
     // padded to whole panels, and a row of Y has `cols` values in the panel.
@@ -69,10 +76,11 @@ unsafe fn vnni_block<const M: usize>(part: &Part<'_>, panel: usize, row: usize, 
         let inside = lines.saturating_sub(AHEAD);
         for step in 0..lines {
             // After the end of a strip the next panel follows.
-            let ahead = if step < inside { w.wrapping_add(step + AHEAD) } else { next.wrapping_add(step - inside) };
+            let ahead =
+                if step < inside { w.wrapping_add(step + AHEAD) } else { next.wrapping_add(step - inside) };
             let mut weights = [_mm512_setzero_si512(); STRIPS];
             for (i, weights) in weights.iter_mut().enumerate() {
-                _mm_prefetch::<_MM_HINT_T1>(ahead.wrapping_add(i * lines).cast());
+                _mm_prefetch::<HINT>(ahead.wrapping_add(i * lines).cast());
                 *weights = _mm512_load_si512(w.add(i * lines + step).cast());
             }
             for (i, sums) in sums.iter_mut().enumerate() {
