@@ -134,6 +134,7 @@ fn sizes_that_do_not_fit_are_refused() {
     let refused =
         |more: &[&str]| place.mae(&["bench", "train-lm", "--device", "cpu"], more).failed().to_owned();
     assert!(refused(&["--max-tokens", "100"]).contains("a multiple of --tokens-per-sample 512"));
+    assert!(refused(&["--profile"]).contains("--profile is for GPUs"));
     assert!(refused(&["--vocab", "300", "--cutoffs", "10,300"]).contains("cutoffs must be below"));
     assert!(refused(&["--vocab", "3"]).contains("--vocab"));
     for (args, words) in [

@@ -67,6 +67,10 @@ impl<'a> Bench<'a> {
         ensure!(timing.steps > 0 && timing.rounds > 0, "--steps and --rounds must be above 0");
         let launch = timing.ranks.launch()?;
         let device = timing.device.open_for(launch.as_ref().map_or(0, |launch| launch.place.local_rank))?;
+        ensure!(
+            device.is_gpu() || !timing.profile,
+            "--profile is for GPUs: it prints the time of their kernels. Leave it out, or choose one with --device cuda"
+        );
         // With MAE_COLLECTIVE=nccl, sums of one rank are measured, too.
         let team = ranks::team(launch.as_ref(), &device)?.sending(timing.ddp_dtype.into());
         if !timing.output.json && team.place().is_first() {
