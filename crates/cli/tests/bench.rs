@@ -129,7 +129,7 @@ echo '{"step": "F", "target_tokens_per_s": 0.5, "peak_gpu_mib": 512}'
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused() {
+fn what_cannot_be_measured_is_refused() {
     let place = Sandbox::new();
     let refused =
         |more: &[&str]| place.mae(&["bench", "train-lm", "--device", "cpu"], more).failed().to_owned();

@@ -16,7 +16,7 @@ pub(super) fn fits(params: &Params, gated: &Gated) -> bool {
     packed(gated.projection[0]) && packed(gated.network.fc1[0]) && fits_network(params, &gated.network)
 }
 
-/// The parameters of a gate, and the sums of hidden units. A step allocates nothing for it.
+/// The parameters of a gate, the sums of hidden units, and memory that steps use again.
 pub(super) struct Folded {
     /// W₁'.
     weight: PackedMatrix,
