@@ -56,17 +56,18 @@ impl<'a> Matrix<'a> {
         packed.product_of(x, y);
     }
 
-    /// A matrix `[rows, cols]` of other numbers, packed as this one is; `None` where it is not packed.
-    pub(crate) fn packed_like(self, values: &[f32]) -> Option<PackedMatrix> {
+    /// The first layer `[rows, cols]` of a gate, for products beside those with this matrix; `None` where it is not
+    /// packed. Beside 8 bits it has 4 ([`Int8Matrix::coarse`]).
+    pub(crate) fn packed_gate(self, values: &[f32]) -> Option<PackedMatrix> {
         let Values::Packed(packed) = self.values else { return None };
-        let rows = values.len() / self.cols;
-        let mut like = match packed {
-            Packed::F32(_) => Packed::F32(Panels::zeros([rows, self.cols])),
-            Packed::Bf16(_) => Packed::Bf16(Panels::zeros([rows, self.cols])),
-            Packed::Int8(_) => Packed::Int8(Int8Matrix::zeros([rows, self.cols])),
+        let shape = [values.len() / self.cols, self.cols];
+        let mut gate = match packed {
+            Packed::F32(_) => Packed::F32(Panels::zeros(shape)),
+            Packed::Bf16(_) => Packed::Bf16(Panels::zeros(shape)),
+            Packed::Int8(_) => return Some(PackedMatrix(Packed::Int8(Int8Matrix::coarse(shape, values)))),
         };
-        like.set(0, values);
-        Some(PackedMatrix(like))
+        gate.set(0, values);
+        Some(PackedMatrix(gate))
     }
 
     /// X `[m, cols]` for products with this matrix and others that are packed like it.

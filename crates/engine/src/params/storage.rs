@@ -17,7 +17,8 @@ pub enum ComputeType {
     F32,
     /// Weights of 16 bits (bfloat16), activations of 32 bits.
     Bf16,
-    /// Weights and the activations they are multiplied with in 8 bits ([`crate::cpu::int8`]).
+    /// Weights and the activations they are multiplied with in 8 bits ([`crate::cpu::int8`]). The first layers of gates
+    /// have 4 in the steps of a search.
     Int8,
 }
 

@@ -6,7 +6,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::x86::{NEAR, vnni};
+use super::vnni::{NEAR, vnni};
 use super::{DEPTH, LANES, Line, PANEL, Part, STEP, STRIPS};
 use crate::cpu::gemm::amx::cpu::ConfiguredTiles;
 

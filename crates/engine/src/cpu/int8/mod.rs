@@ -8,9 +8,12 @@
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
 mod kernel;
+mod nibbles;
 mod quantise;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -52,6 +55,8 @@ pub struct Int8Matrix {
     scales: Vec<f32>,
     /// 128·Σw of each row: what the shift of X adds to a sum.
     surplus: Vec<i32>,
+    /// The lines in half the bytes, where [`Int8Matrix::coarse`] has made them, else none.
+    nibbles: Vec<Line>,
 }
 
 impl Int8Matrix {
@@ -61,7 +66,7 @@ impl Int8Matrix {
         let lines = panels * STRIPS * cols.next_multiple_of(DEPTH) / STEP;
         let zero = Line([[0; STEP]; LANES]);
         let (scales, surplus) = (vec![0.0; panels * PANEL], vec![0; panels * PANEL]);
-        Self { rows, cols, lines: vec![zero; lines], scales, surplus }
+        Self { rows, cols, lines: vec![zero; lines], scales, surplus, nibbles: Vec::new() }
     }
 
     /// Number of rows.

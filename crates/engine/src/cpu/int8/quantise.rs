@@ -8,6 +8,9 @@ use super::{DEPTH, Kernel, fastest};
 use crate::cpu::vectorised;
 
 const LARGEST: f32 = 127.0;
+/// The largest of the numbers of 4 bits, and what they are multiplied by.
+const LARGEST_COARSE: f32 = 7.0;
+const COARSE_STEP: i8 = 16;
 /// Values that are rounded by one thread.
 const SERIAL: usize = 1 << 16;
 
@@ -24,6 +27,15 @@ pub fn quantise_row(row: &[f32], rounded: &mut [i8]) -> f32 {
             scale
         },
     )
+}
+
+/// Rounds a row to whole numbers from −7 to 7, which it multiplies by 16.
+pub(super) fn quantise_row_coarsely(row: &[f32], rounded: &mut [i8]) -> f32 {
+    let (factor, scale) = scales(row);
+    for (whole, value) in rounded.iter_mut().zip(row) {
+        *whole = low_byte(value * (factor * (LARGEST_COARSE / LARGEST))) as i8 * COARSE_STEP;
+    }
+    scale * (LARGEST / (LARGEST_COARSE * f32::from(COARSE_STEP)))
 }
 
 /// The nearest whole number, of two the even one, in two's complement: numbers near 1.5·2²³ have no fraction, and their

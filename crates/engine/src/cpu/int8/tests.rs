@@ -45,13 +45,49 @@ fn all_kernels_give_the_same_whole_numbers() {
     }
 }
 
+/// Numbers of 4 bits: those of all kernels and numbers of rows are sums of whole numbers from −7 to 7.
+#[test]
+fn coarse_numbers_give_the_same_sums_in_both_sizes() {
+    for [m, n, k] in [[1, 1, 1], [5, 67, 15], [6, 256, 512], [3, 64, 64], [13, 131, 70], [33, 130, 200]] {
+        let (x, w) = (random(1, m * k), random(2, n * k));
+        let matrix = Int8Matrix::coarse([n, k], &w);
+        assert_eq!(2 * matrix.nibbles.len(), matrix.lines.len());
+        let mut want = Vec::new();
+        for x in x.chunks_exact(k) {
+            let (x, x_scale) = rounded(x);
+            for (row, w) in w.chunks_exact(k).enumerate() {
+                let largest = w.iter().fold(0f32, |largest, w| largest.max(w.abs()));
+                let whole = w.iter().map(|w| (w * 7.0 / largest).round() as i32);
+                let sum: i32 = x.iter().zip(whole).map(|(x, w)| x * 16 * w).sum();
+                assert!((matrix.scales[row] * 16.0 * 7.0 - largest).abs() < 1e-6 * largest);
+                want.push(sum as f32 * (x_scale * matrix.scales[row]));
+            }
+        }
+        for kernel in kernels() {
+            let mut y = vec![f32::NAN; m * n];
+            Int8Matrix::products([&matrix], &Rounded::by(kernel, [m, k], &x), [&mut y]);
+            assert_eq!(y, want, "{}, {m}x{n}x{k}", kernel.name);
+        }
+    }
+}
+
+#[test]
+fn coarse_rows_of_zeros_are_zeros_and_others_stay_visible() {
+    let matrix =
+        Int8Matrix::coarse([3, 4], &[0.0, 0.0, 0.0, 0.0, 1.0, f32::NAN, 1.0, 1.0, 1.0, -1.0, 0.0, 0.05]);
+    let mut y = [0.0; 3];
+    matrix.product(1, &[1.0; 4], &mut y);
+    assert!(y[0] == 0.0 && y[1].is_nan() && y[2].abs() < 1e-6, "{y:?}");
+}
+
 /// Matrices of several sizes at once, by one thread and by several: the products of each alone.
 #[test]
 fn products_at_once_are_those_of_each() {
     let k = 130;
     for [m, first, second] in [[1, 64, 64], [5, 200, 70], [40, 1, 300], [67, 512, 129]] {
         let x = random(1, m * k);
-        let [one, other] = [(2, first), (3, second)].map(|(seed, n)| matrix(&random(seed, n * k), [n, k]));
+        let one = matrix(&random(2, first * k), [first, k]);
+        let other = Int8Matrix::coarse([second, k], &random(3, second * k));
         let [mut want, mut want_other] = [first, second].map(|n| vec![0.0; m * n]);
         one.product(m, &x, &mut want);
         other.product(m, &x, &mut want_other);

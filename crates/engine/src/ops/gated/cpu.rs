@@ -53,7 +53,7 @@ impl Folded {
             *bias += moved as f32;
             row.iter_mut().zip(&scales).for_each(|(w, scale)| *w *= scale);
         }
-        let weight = params.matrix(gated.projection[0]).packed_like(&values).expect("`fits` has looked");
+        let weight = params.matrix(gated.projection[0]).packed_gate(&values).expect("`fits` has looked");
         let (second, b2) = second_layer(params, &gated.network);
         let second = [second, b2].concat();
         let [sums, next, units, weights] = [const { Vec::new() }; 4];

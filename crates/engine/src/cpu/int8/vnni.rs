@@ -1,0 +1,199 @@
+//! Kernel with AVX-512 VNNI.
+
+use std::arch::x86_64::*;
+
+use super::nibbles::{SHARED, UPPER};
+use super::{Int8Matrix, LANES, Line, PANEL, Part, STEP, STRIPS};
+use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
+
+/// Lines of a strip that processors with AMX ask for ahead of their use: the first level of the cache has room for them.
+pub(super) const NEAR: usize = 16;
+/// The same for others, which ask the second level.
+pub(super) const FAR: usize = 64;
+
+/// The strips of a panel as they lie in memory.
+#[derive(Clone, Copy)]
+struct Strips {
+    first: *const Line,
+    /// Lines from one strip to the next.
+    lines: usize,
+    /// True if two lines share one.
+    nibbles: bool,
+}
+
+impl Strips {
+    /// A panel of W, as products with `few` rows or with more of them read it.
+    fn of(w: &Int8Matrix, panel: usize, few: bool) -> Self {
+        match few && !w.nibbles.is_empty() {
+            true => {
+                let lines = w.strip_lines() / SHARED;
+                Self { first: w.nibbles[panel * STRIPS * lines..].as_ptr(), lines, nibbles: true }
+            }
+            false => Self { first: w.panel(panel), lines: w.strip_lines(), nibbles: false },
+        }
+    }
+}
+
+/// Computes a part with AVX-512 VNNI, up to six rows at a time. Level `HINT` of the cache is asked for lines that are
+/// `AHEAD` of those in use; what is fastest differs from processor to processor.
+#[target_feature(enable = "avx512f,avx512vnni")]
+pub(super) unsafe fn vnni<const AHEAD: usize, const HINT: i32>(part: &Part<'_>) {
+    let few = part.rows.len() <= MAX_ROWS;
+    for panel in part.panels.clone() {
+        let strips = Strips::of(part.w, panel, few);
+        let next = match part.next {
+            _ if panel + 1 < part.w.panels() => Strips::of(part.w, panel + 1, few),
+            Some(next) => Strips::of(next, 0, few),
+            // Nothing that is known: what is there already is asked for once more.
+            None => strips,
+        };
+        for row in part.rows.clone().step_by(MAX_ROWS) {
+            let block = Block { part, panel, row, strips, next };
+            // SAFETY: the caller answers for the part; row and panel are the part's.
+            unsafe {
+                match strips.nibbles {
+                    true => block.compute_rows::<AHEAD, HINT, true>(),
+                    false => block.compute_rows::<AHEAD, HINT, false>(),
+                }
+            }
+        }
+    }
+}
+
+/// Some rows, from `row` on, of a panel.
+struct Block<'a> {
+    part: &'a Part<'a>,
+    panel: usize,
+    row: usize,
+    strips: Strips,
+    /// The strips that are read after these.
+    next: Strips,
+}
+
+type Sums<const M: usize> = [[__m512i; STRIPS]; M];
+
+impl Block<'_> {
+    /// Computes the part's rows from `row` on, six at most, with strips of nibbles or with others.
+    ///
+    /// # Safety
+    ///
+    /// Row and panel belong to the part.
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    #[inline]
+    unsafe fn compute_rows<const AHEAD: usize, const HINT: i32, const NIBBLES: bool>(&self) {
+        // SAFETY: the part has these rows.
+        unsafe {
+            match self.part.rows.end - self.row {
+                1 => self.compute::<AHEAD, HINT, NIBBLES, 1>(),
+                2 => self.compute::<AHEAD, HINT, NIBBLES, 2>(),
+                3 => self.compute::<AHEAD, HINT, NIBBLES, 3>(),
+                4 => self.compute::<AHEAD, HINT, NIBBLES, 4>(),
+                5 => self.compute::<AHEAD, HINT, NIBBLES, 5>(),
+                _ => self.compute::<AHEAD, HINT, NIBBLES, MAX_ROWS>(),
+            }
+        }
+    }
+
+    /// Computes `M` rows.
+    ///
+    /// # Safety
+    ///
+    /// Rows and panel belong to the part.
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    #[inline]
+    unsafe fn compute<const AHEAD: usize, const HINT: i32, const NIBBLES: bool, const M: usize>(&self) {
+        let mut sums = [[_mm512_setzero_si512(); STRIPS]; M];
+        let upper = _mm512_set1_epi8(UPPER as i8);
+        // SAFETY: each strip has `lines` lines, each for a step of four values of X, or for two where they share it.
+        unsafe {
+            for line in 0..self.strips.lines {
+                let weights = self.load::<AHEAD, HINT>(line);
+                if NIBBLES {
+                    let lower =
+                        weights.map(|weights| _mm512_and_si512(_mm512_slli_epi32::<4>(weights), upper));
+                    self.add(&mut sums, SHARED * line, lower);
+                    let weights = weights.map(|weights| _mm512_and_si512(weights, upper));
+                    self.add(&mut sums, SHARED * line + 1, weights);
+                } else {
+                    self.add(&mut sums, line, weights);
+                }
+            }
+            self.finish(sums);
+        }
+    }
+
+    /// A line of each strip. Those that come later are asked for: after the end of a strip the next panel follows.
+    ///
+    /// # Safety
+    ///
+    /// The strips have this line.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn load<const AHEAD: usize, const HINT: i32>(&self, line: usize) -> [__m512i; STRIPS] {
+        let Strips { first, lines, .. } = self.strips;
+        let inside = lines.saturating_sub(AHEAD);
+        let (ahead, apart) = match line < inside {
+            true => (first.wrapping_add(line + AHEAD), lines),
+            false => (self.next.first.wrapping_add(line - inside), self.next.lines),
+        };
+        let mut weights = [_mm512_setzero_si512(); STRIPS];
+        for (i, weights) in weights.iter_mut().enumerate() {
+            _mm_prefetch::<HINT>(ahead.wrapping_add(i * apart).cast());
+            // SAFETY: the caller answers for the line.
+            *weights = unsafe { _mm512_load_si512(first.add(i * lines + line).cast()) };
+        }
+        weights
+    }
+
+    /// Adds the products of four values of each row with a line of each strip.
+    ///
+    /// # Safety
+    ///
+    /// The rows belong to the part and have this step.
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    #[inline]
+    unsafe fn add<const M: usize>(&self, sums: &mut Sums<M>, step: usize, weights: [__m512i; STRIPS]) {
+        let depth = self.part.w.depth();
+        for (i, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: rows of X have `depth` bytes.
+            let x = unsafe {
+                let at = self.part.x.values.as_ptr().add((self.row + i) * depth + step * STEP);
+                _mm512_set1_epi32(at.cast::<i32>().read_unaligned())
+            };
+            for (sum, weights) in sums.iter_mut().zip(weights) {
+                *sum = _mm512_dpbusd_epi32(*sum, x, weights);
+            }
+        }
+    }
+
+    /// Writes the values of Y that the sums stand for.
+    ///
+    /// # Safety
+    ///
+    /// Rows and panel belong to the part.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn finish<const M: usize>(&self, sums: Sums<M>) {
+        let Self { part, panel, row, .. } = *self;
+        let cols = part.cols(panel);
+        for (i, sums) in sums.into_iter().enumerate() {
+            let (scale, mut out) = (_mm512_set1_ps(part.x.scales[row + i]), [0f32; PANEL]);
+            // SAFETY: scales and surplus are padded to whole panels, and a row of Y has `cols` values in the panel.
+            unsafe {
+                for (line, sum) in sums.into_iter().enumerate() {
+                    let at = panel * PANEL + line * LANES;
+                    let surplus = _mm512_loadu_si512(part.w.surplus.as_ptr().add(at).cast());
+                    let scales = _mm512_mul_ps(scale, _mm512_loadu_ps(part.w.scales.as_ptr().add(at)));
+                    let y = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(sum, surplus)), scales);
+                    match cols {
+                        PANEL => _mm512_storeu_ps(part.y(row + i, panel).add(line * LANES), y),
+                        _ => _mm512_storeu_ps(out.as_mut_ptr().add(line * LANES), y),
+                    }
+                }
+                if cols < PANEL {
+                    part.y(row + i, panel).copy_from_nonoverlapping(out.as_ptr(), cols);
+                }
+            }
+        }
+    }
+}
