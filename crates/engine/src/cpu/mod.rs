@@ -2,6 +2,7 @@
 
 pub mod gemm;
 pub mod int8;
+mod lines;
 pub(crate) mod math;
 pub(crate) mod panels;
 mod team;

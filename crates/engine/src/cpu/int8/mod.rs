@@ -21,6 +21,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::gemm::meter;
+use super::lines::{Lines, Plain};
 use super::panels::{Output, PANEL, for_parts, of_each};
 use quantise::Form;
 pub(crate) use quantise::Rounded;
@@ -44,19 +45,22 @@ const SMALL: usize = 1 << 18;
 #[repr(C, align(64))]
 struct Line([[i8; STEP]; LANES]);
 
+// SAFETY: bytes, of any bits.
+unsafe impl Plain for Line {}
+
 /// A matrix of 8-bit integers with a scale for each row.
 #[derive(Clone)]
 pub struct Int8Matrix {
     rows: usize,
     cols: usize,
     /// Strips of 16 rows: a line for each step of four columns.
-    lines: Vec<Line>,
+    lines: Lines<Line>,
     /// Of each row, up to a multiple of 64.
     scales: Vec<f32>,
     /// 128·Σw of each row: what the shift of X adds to a sum.
     surplus: Vec<i32>,
     /// The lines in half the bytes, where [`Int8Matrix::coarse`] has made them, else none.
-    nibbles: Vec<Line>,
+    nibbles: Lines<Line>,
 }
 
 impl Int8Matrix {
@@ -64,9 +68,8 @@ impl Int8Matrix {
     pub fn zeros([rows, cols]: [usize; 2]) -> Self {
         let panels = rows.div_ceil(PANEL);
         let lines = panels * STRIPS * cols.next_multiple_of(DEPTH) / STEP;
-        let zero = Line([[0; STEP]; LANES]);
         let (scales, surplus) = (vec![0.0; panels * PANEL], vec![0; panels * PANEL]);
-        Self { rows, cols, lines: vec![zero; lines], scales, surplus, nibbles: Vec::new() }
+        Self { rows, cols, lines: Lines::zeros(lines), scales, surplus, nibbles: Lines::zeros(0) }
     }
 
     /// Number of rows.

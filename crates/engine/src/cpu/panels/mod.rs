@@ -17,6 +17,7 @@ use rayon::prelude::*;
 use super::gemm::meter;
 use super::gemm::streamed::Weight;
 use super::gemm::streamed::kernel::{LANES, MAX_ROWS};
+use super::lines::{Lines, Plain};
 use crate::device::to_bf16;
 
 /// Rows of W, columns of Y, that a task computes at least.
@@ -69,12 +70,15 @@ impl Weight for Half {
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
+// SAFETY: bytes, of any bits.
+unsafe impl Plain for Line {}
+
 /// A matrix `[rows, cols]` in strips: column after column of 16 rows, and strips up to a whole panel.
 #[derive(Clone)]
 pub(crate) struct Panels<W> {
     rows: usize,
     cols: usize,
-    lines: Vec<Line>,
+    lines: Lines<Line>,
     numbers: std::marker::PhantomData<W>,
 }
 
@@ -82,7 +86,7 @@ impl<W: Number> Panels<W> {
     /// Zeros.
     pub(crate) fn zeros([rows, cols]: [usize; 2]) -> Self {
         let bytes = rows.next_multiple_of(PANEL) * cols * size_of::<W>();
-        Self { rows, cols, lines: vec![Line([0; 64]); bytes / 64], numbers: std::marker::PhantomData }
+        Self { rows, cols, lines: Lines::zeros(bytes / 64), numbers: std::marker::PhantomData }
     }
 
     fn count(&self) -> usize {
