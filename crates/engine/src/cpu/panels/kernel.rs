@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
+use super::factors::{Ahead, EVERY, Factors, LINE};
 use super::{Kernel, Number, PANEL, Part};
 use crate::cpu::gemm::streamed::kernel::{LANES, Lanes, MAX_ROWS, Portable};
-use crate::cpu::prefetch;
+
+/// Strips of a panel.
+const STRIPS: usize = PANEL / LANES;
 
 /// The fastest kernel of this processor.
 pub(super) fn fastest<W: Number>() -> Kernel<W> {
@@ -42,7 +45,7 @@ mod x86 {
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn avx512<W: Number>(part: &Part<'_, W>) {
         // SAFETY: the caller answers for the part; the processor has AVX-512.
-        unsafe { compute::<Avx512, W, 4, 4, 4>(part) }
+        unsafe { compute::<Avx512, W, 8, 4, 4>(part) }
     }
 
     #[target_feature(enable = "avx2,fma")]
@@ -52,8 +55,10 @@ mod x86 {
     }
 }
 
-/// Columns that are multiplied between two requests to the cache.
-const EVERY: usize = 2;
+/// Bytes of a strip that are asked for ahead of their use where several are read side by side.
+const AHEAD: usize = 16 * LINE;
+/// Most rows of X that leave room for requests beside several strips.
+const AHEAD_ROWS: usize = 3;
 
 /// Computes a part of Y: `ONE` strips at a time for one row, `FEW` for two or three, whose sums leave registers free, else
 /// `MANY`.
@@ -68,9 +73,9 @@ unsafe fn compute<L: Lanes, W: Number, const ONE: usize, const FEW: usize, const
     // SAFETY: the caller answers for instructions and sizes.
     unsafe {
         match part.rows.len() {
-            1 => few::<L, W, ONE, 1>(part),
-            2 => few::<L, W, FEW, 2>(part),
-            3 => few::<L, W, FEW, 3>(part),
+            1 => few::<L, W, ONE, FEW, 1>(part),
+            2 => few::<L, W, FEW, FEW, 2>(part),
+            3 => few::<L, W, FEW, FEW, 3>(part),
             _ => many::<L, W, MANY>(part),
         }
     }
@@ -78,19 +83,28 @@ unsafe fn compute<L: Lanes, W: Number, const ONE: usize, const FEW: usize, const
 
 /// The strips of a part.
 fn strips<W>(part: &Part<'_, W>) -> Range<usize> {
-    part.panels.start * (PANEL / LANES)..part.panels.end * (PANEL / LANES)
+    part.panels.start * STRIPS..part.panels.end * STRIPS
 }
 
-/// Computes a part of `M` rows, `WIDE` strips at a time.
+/// Computes a part of `M` rows, `WIDE` strips at a time, and what is left `NARROW` at a time.
 ///
 /// # Safety
 ///
 /// As [`compute`].
 #[inline(always)]
-unsafe fn few<L: Lanes, W: Number, const WIDE: usize, const M: usize>(part: &Part<'_, W>) {
-    for strip in strips(part).step_by(WIDE) {
-        // SAFETY: the caller answers for instructions and sizes; the block lies inside the part.
-        unsafe { block::<L, W, WIDE, M>(part, strip, [0, 1]) };
+unsafe fn few<L: Lanes, W: Number, const WIDE: usize, const NARROW: usize, const M: usize>(
+    part: &Part<'_, W>,
+) {
+    let strips = strips(part);
+    let rest = strips.end - strips.len() % WIDE;
+    // SAFETY: the caller answers for instructions and sizes; the blocks lie inside the part.
+    unsafe {
+        for strip in (strips.start..rest).step_by(WIDE) {
+            block::<L, W, WIDE, M>(part, strip, [0, 1]);
+        }
+        for strip in (rest..strips.end).step_by(NARROW) {
+            block::<L, W, NARROW, M>(part, strip, [0, 1]);
+        }
     }
 }
 
@@ -123,8 +137,7 @@ fn first_row(rows: usize, [number, blocks]: [usize; 2]) -> usize {
     number * rows / blocks
 }
 
-/// Computes `WIDE` strips of `M` rows, block `number` of `blocks`. Meanwhile the second level of the cache is asked for a
-/// part of the next strip; where several are read side by side, the processor looks ahead by itself.
+/// Computes `WIDE` strips of `M` rows, block `number` of `blocks`, and asks for strips that are read later.
 ///
 /// # Safety
 ///
@@ -137,35 +150,28 @@ unsafe fn block<L: Lanes, W: Number, const WIDE: usize, const M: usize>(
 ) {
     let (k, col) = (part.k, strip * LANES);
     let row = part.rows.start + first_row(part.rows.len(), [number, blocks]);
-    let bytes = LANES * k * size_of::<W>();
-    let mut ahead = part
-        .w
-        .as_ptr()
-        .wrapping_add((strip + 1) * LANES * k)
-        .cast::<u8>()
-        .wrapping_add(number * bytes / blocks);
-    let step = EVERY * LANES * size_of::<W>() / blocks;
     // SAFETY: a strip has 16 values for each of k columns, rows of X have k values, and the columns that are written are
     // those that Y has.
     unsafe {
-        let x = part.x.as_ptr().add(row * k);
-        let w = part.w.as_ptr().add(col * k);
+        let factors = Factors::<W> { x: part.x.as_ptr().add(row * k), w: part.w.as_ptr().add(col * k), k };
         let mut sums = [[L::zero(); WIDE]; M];
-        let mut depth = 0;
-        // Columns are written out: the instructions of a loop would take the place of others.
-        while depth + 2 * EVERY <= k {
-            for depth in [depth, depth + EVERY] {
-                if WIDE == 1 {
-                    prefetch(ahead);
-                    ahead = ahead.wrapping_add(step);
-                }
-                add_column(&mut sums, x.add(depth), w.add(depth * LANES), k);
-                add_column(&mut sums, x.add(depth + 1), w.add((depth + 1) * LANES), k);
-            }
-            depth += 2 * EVERY;
-        }
-        for depth in depth..k {
-            add_column(&mut sums, x.add(depth), w.add(depth * LANES), k);
+        if WIDE == 1 {
+            let [bytes, step] = [k, EVERY].map(|columns| columns * LANES * size_of::<W>());
+            let next = factors.w.cast::<u8>().wrapping_add(bytes + number * bytes / blocks);
+            factors.add(&mut sums, 0..k, Ahead::Next { first: next, step: step / blocks });
+        } else if M <= AHEAD_ROWS {
+            let ahead = AHEAD / (LANES * size_of::<W>());
+            let inside = k.saturating_sub(ahead) / (2 * EVERY) * (2 * EVERY);
+            let next = match part.next {
+                _ if (col + 2 * WIDE * LANES) * k <= part.w.len() => factors.w.add(WIDE * LANES * k),
+                Some(next) => next.as_ptr(),
+                // Nothing that is known: what is there already is asked for once more.
+                None => factors.w,
+            };
+            factors.add(&mut sums, 0..inside, Ahead::Beside(factors.w.wrapping_add(ahead * LANES)));
+            factors.add(&mut sums, inside..k, Ahead::Beside(next.wrapping_sub(inside * LANES)));
+        } else {
+            factors.add(&mut sums, 0..k, Ahead::Nothing);
         }
         let cols = (WIDE * LANES).min(part.n.saturating_sub(col));
         for (i, sums) in sums.into_iter().enumerate() {
@@ -179,33 +185,6 @@ unsafe fn block<L: Lanes, W: Number, const WIDE: usize, const M: usize>(
                     sum.store(values.as_mut_ptr());
                     y.add(first).copy_from_nonoverlapping(values.as_ptr(), cols - first);
                 }
-            }
-        }
-    }
-}
-
-/// Adds the products of a column of X, at `x`, with a column of some strips, at `w`.
-///
-/// # Safety
-///
-/// The processor has the instructions of `L`; `x` and `w` are the addresses of columns of matrices with rows of `k` values.
-#[inline(always)]
-unsafe fn add_column<L: Lanes, W: Number, const WIDE: usize, const M: usize>(
-    sums: &mut [[L; WIDE]; M],
-    x: *const f32,
-    w: *const W,
-    k: usize,
-) {
-    // SAFETY: the caller answers for addresses and instructions.
-    unsafe {
-        let mut weights = [L::zero(); WIDE];
-        for (i, weights) in weights.iter_mut().enumerate() {
-            *weights = W::load::<L>(w.add(i * k * LANES));
-        }
-        for (i, sums) in sums.iter_mut().enumerate() {
-            let x = L::splat(x.add(i * k));
-            for (sum, weights) in sums.iter_mut().zip(weights) {
-                *sum = sum.add_product(x, weights);
             }
         }
     }

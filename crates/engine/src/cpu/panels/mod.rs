@@ -6,6 +6,7 @@
 //! on its row of X and on W only: neither on the number of rows, nor on the threads, nor on the instructions of the
 //! processor. All kernels give the same bits, and a product with bf16 those of a product with the same numbers in f32.
 
+mod factors;
 mod kernel;
 #[cfg(test)]
 mod tests;
@@ -173,9 +174,10 @@ impl<W: Number> Panels<W> {
         for_parts([m, panels.iter().sum()], m * columns * k < SMALL, |rows, some| {
             for (i, panels) in of_each(panels, some) {
                 let (w, rows, y) = (all[i].values(), rows.clone(), outputs[i]);
+                let next = all.get(i + 1).map(|next| next.values());
                 // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
                 // parts lie inside Y and do not overlap.
-                unsafe { kernel(&Part { x, w, k, n: all[i].rows, rows, panels, y }) };
+                unsafe { kernel(&Part { x, w, next, k, n: all[i].rows, rows, panels, y }) };
             }
         });
     }
@@ -226,6 +228,8 @@ struct Part<'a, W> {
     x: &'a [f32],
     /// All strips.
     w: &'a [W],
+    /// Those of the matrix that is read next, with as many columns, where it is known.
+    next: Option<&'a [W]>,
     /// Values of a row of X and of W.
     k: usize,
     /// Values of a row of Y.
