@@ -10,19 +10,6 @@ use crate::cpu::panels::Panels;
 /// A matrix that is no parameter, packed as one.
 pub(crate) struct PackedMatrix(Packed);
 
-impl PackedMatrix {
-    /// `Y[m, rows] = X[m, cols]·Wᵀ`.
-    pub(crate) fn product_of(&self, x: &Factor<'_>, y: &mut [f32]) {
-        self.0.product_of(x, y);
-    }
-}
-
-/// X `[m, k]` as products with packed matrices read it: for several of them, or for several threads.
-pub(crate) enum Factor<'a> {
-    Plain(usize, &'a [f32]),
-    Rounded(Rounded),
-}
-
 /// A matrix `[rows, cols]` as ops of the CPU read it.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a> {
@@ -50,12 +37,6 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// The same of a packed matrix.
-    pub(crate) fn product_of(self, x: &Factor<'_>, y: &mut [f32]) {
-        let Values::Packed(packed) = self.values else { unreachable!("a matrix that is not packed") };
-        packed.product_of(x, y);
-    }
-
     /// The first layer `[rows, cols]` of a gate, for products beside those with this matrix; `None` where it is not
     /// packed. Beside 8 bits it has 4 ([`Int8Matrix::coarse`]).
     pub(crate) fn packed_gate(self, values: &[f32]) -> Option<PackedMatrix> {
@@ -70,29 +51,19 @@ impl<'a> Matrix<'a> {
         Some(PackedMatrix(gate))
     }
 
-    /// X `[m, cols]` for products with this matrix and others that are packed like it.
-    pub(crate) fn factor<'x>(self, m: usize, x: &'x [f32]) -> Factor<'x> {
-        match self.values {
-            Values::Packed(Packed::Int8(_)) => Factor::Rounded(Rounded::new([m, self.cols], x)),
-            _ => Factor::Plain(m, x),
-        }
-    }
-
-    /// `Y[m, rows] = X·Wᵀ` and `Z = X·Vᵀ` in one go.
+    /// `Y[m, rows] = X[m, cols]·Wᵀ` and `Z = X·Vᵀ` in one go.
     ///
     /// # Panics
     ///
     /// If both matrices are not packed alike.
-    pub(crate) fn products(self, other: &PackedMatrix, x: &Factor<'_>, y: [&mut [f32]; 2]) {
-        match (self.values, &other.0, x) {
-            (Values::Packed(Packed::F32(one)), Packed::F32(other), Factor::Plain(m, x)) => {
-                Panels::products([one, other], *m, x, y);
+    pub(crate) fn products(self, other: &PackedMatrix, m: usize, x: &[f32], y: [&mut [f32]; 2]) {
+        match (self.values, &other.0) {
+            (Values::Packed(Packed::F32(one)), Packed::F32(other)) => Panels::products([one, other], m, x, y),
+            (Values::Packed(Packed::Bf16(one)), Packed::Bf16(other)) => {
+                Panels::products([one, other], m, x, y)
             }
-            (Values::Packed(Packed::Bf16(one)), Packed::Bf16(other), Factor::Plain(m, x)) => {
-                Panels::products([one, other], *m, x, y);
-            }
-            (Values::Packed(Packed::Int8(one)), Packed::Int8(other), Factor::Rounded(x)) => {
-                Int8Matrix::products([one, other], x, y);
+            (Values::Packed(Packed::Int8(one)), Packed::Int8(other)) => {
+                Int8Matrix::products([one, other], &Rounded::new([m, self.cols], x), y);
             }
             _ => unreachable!("matrices of different number types"),
         }

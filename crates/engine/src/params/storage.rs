@@ -1,6 +1,5 @@
 //! Number types of matrices in inference.
 
-use super::matrix::Factor;
 use super::{GroupSet, Layout};
 use crate::cpu::int8::Int8Matrix;
 use crate::cpu::panels::{Half, Panels};
@@ -104,16 +103,6 @@ impl Packed {
             Self::F32(matrix) => matrix.product(m, x, y),
             Self::Bf16(matrix) => matrix.product(m, x, y),
             Self::Int8(matrix) => matrix.product(m, x, y),
-        }
-    }
-
-    /// The same with a factor that was made for such a matrix.
-    pub(super) fn product_of(&self, x: &Factor<'_>, y: &mut [f32]) {
-        match (self, x) {
-            (Self::F32(matrix), Factor::Plain(m, x)) => matrix.product(*m, x, y),
-            (Self::Bf16(matrix), Factor::Plain(m, x)) => matrix.product(*m, x, y),
-            (Self::Int8(matrix), Factor::Rounded(x)) => Int8Matrix::products([matrix], x, [y]),
-            _ => unreachable!("a factor of another number type"),
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) const PANEL: usize = 64;
 const SMALL: usize = 1 << 17;
 /// Tasks per thread that even out threads of unequal speed.
 const TASKS_PER_THREAD: usize = 2;
-/// The same where there are panels enough: a thread that comes late, from the gate that runs beside, finds some left.
+/// The same where there are panels enough: a thread that comes late finds some left.
 const PANEL_TASKS_PER_THREAD: usize = 8;
 
 /// A number type of weights.

@@ -121,16 +121,21 @@ pub(super) fn step(
     experts: &Tensor,
     lineage: &Lineage,
 ) -> (Var, Tensor) {
-    let (params, rows, [weight, bias]) = (tape.params, x.rows(), gated.projection);
-    let (projection, cols) = (params.matrix(weight), params.block(weight).rows);
-    let mut y = params.device().scratch_floats(rows * cols);
-    let factor = projection.factor(rows, x.values());
-    let units = room(&mut folded.units, rows * folded.bias.len());
-    projection.products(&folded.weight, &factor, [&mut y, units]);
+    let projected = project(tape.params, x, (gated, folded));
     folded.weigh(experts, lineage);
+    let weights = Tensor::from_host(tape.device(), [x.rows(), experts.cols()], &folded.weights);
+    (Var::constant(projected), weights)
+}
+
+/// A projection. The products of x with W₁' are made with it, by all threads, and are in `units` then.
+fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &mut Folded)) -> Tensor {
+    let (rows, [weight, bias]) = (x.rows(), gated.projection);
+    let cols = params.block(weight).rows;
+    let mut y = params.device().scratch_floats(rows * cols);
+    let units = room(&mut folded.units, rows * folded.bias.len());
+    params.matrix(weight).products(&folded.weight, rows, x.values(), [&mut y, units]);
     add_bias(&mut y, params.values(bias));
-    let weights = Tensor::from_host(params.device(), [rows, experts.cols()], &folded.weights);
-    (Var::constant(Tensor::new([rows, cols], y)), weights)
+    Tensor::new([rows, cols], y)
 }
 
 /// Rows of a step up to which threads attend beside a gate: what follows its product is then too short to be shared,
@@ -142,8 +147,8 @@ pub(super) fn attends(rows: usize) -> bool {
     rows <= FEW_ROWS && rayon::current_num_threads() > 1
 }
 
-/// Attention with weighted heads: all threads project; then one computes the gate while others attend, and the heads
-/// are weighted at the end.
+/// Attention with weighted heads: one thread computes what follows the product of the gate while others attend, and the
+/// heads are weighted at the end.
 pub(super) fn attend(
     tape: &mut Tape<'_>,
     x: &Var,
@@ -152,24 +157,14 @@ pub(super) fn attend(
     lineage: &Lineage,
     (heads, mut keys): (Heads, Keys<'_>),
 ) -> Var {
-    let (params, rows, [weight, bias]) = (tape.params, x.rows(), gated.projection);
-    let (projection, cols) = (params.matrix(weight), params.block(weight).rows);
-    let width = heads.count * heads.width;
-    let [mut y, mut context] = [cols, width].map(|cols| params.device().scratch_floats(rows * cols));
-    let factor = projection.factor(rows, x.values());
-    projection.product_of(&factor, &mut y);
-    add_bias(&mut y, params.values(bias));
-    let projected = Tensor::new([rows, cols], y);
+    let (params, rows, width) = (tape.params, x.rows(), heads.count * heads.width);
+    let projected = project(params, x, (gated, folded));
+    let mut context = params.device().scratch_floats(rows * width);
     let attention = || {
         keys.store(params.device(), &projected, heads, lineage);
         keys.attend(&projected, heads, lineage, &mut context);
     };
-    let gate = || {
-        let units = room(&mut folded.units, rows * folded.bias.len());
-        folded.weight.product_of(&factor, units);
-        folded.weigh(experts, lineage);
-    };
-    rayon::join(attention, gate);
+    rayon::join(attention, || folded.weigh(experts, lineage));
     vectorised(
         #[inline(always)]
         || {

@@ -4,8 +4,8 @@
 //! The first layer of the gate and the mean can change places: W₁·norm(mean x) + b₁ = mean(W₁'·x) + b₁', where W₁' is
 //! W₁ with its columns times γ/√(variance + ε), and b₁' = b₁ + W₁·(β − mean·γ/√(variance + ε)). So both products have the
 //! same input and are computed at once, and sums of hidden units are kept. A GPU multiplies x by one matrix, the rows
-//! of the projection with those of W₁' below them. A CPU with several threads computes a gate of a few rows beside the
-//! attention that its weights are for.
+//! of the projection with those of W₁' below them. A CPU with several threads computes what follows that product, for a
+//! few rows, beside the attention that its weights are for.
 
 mod cpu;
 pub(super) mod cuda;
