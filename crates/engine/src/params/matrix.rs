@@ -51,19 +51,28 @@ impl<'a> Matrix<'a> {
         Some(PackedMatrix(gate))
     }
 
-    /// `Y[m, rows] = X[m, cols]·Wᵀ` and `Z = X·Vᵀ` in one go.
+    /// `Y[m, rows] = X[m, cols]·Wᵀ` and `Z = X·Vᵀ` in one go; `last` is called when V begins.
     ///
     /// # Panics
     ///
     /// If both matrices are not packed alike.
-    pub(crate) fn products(self, other: &PackedMatrix, m: usize, x: &[f32], y: [&mut [f32]; 2]) {
+    pub(crate) fn products(
+        self,
+        other: &PackedMatrix,
+        m: usize,
+        x: &[f32],
+        y: [&mut [f32]; 2],
+        last: impl Fn() + Sync,
+    ) {
         match (self.values, &other.0) {
-            (Values::Packed(Packed::F32(one)), Packed::F32(other)) => Panels::products([one, other], m, x, y),
+            (Values::Packed(Packed::F32(one)), Packed::F32(other)) => {
+                Panels::products([one, other], m, x, y, last)
+            }
             (Values::Packed(Packed::Bf16(one)), Packed::Bf16(other)) => {
-                Panels::products([one, other], m, x, y)
+                Panels::products([one, other], m, x, y, last)
             }
             (Values::Packed(Packed::Int8(one)), Packed::Int8(other)) => {
-                Int8Matrix::products([one, other], &Rounded::new([m, self.cols], x), y);
+                Int8Matrix::products([one, other], &Rounded::new([m, self.cols], x), y, last);
             }
             _ => unreachable!("matrices of different number types"),
         }

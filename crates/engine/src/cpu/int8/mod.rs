@@ -165,11 +165,17 @@ impl Int8Matrix {
     /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.
     pub fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
         let x = Rounded::new([m, self.cols], x);
-        Self::products([self], &x, [y]);
+        Self::products([self], &x, [y], || {});
     }
 
-    /// The same with several matrices of as many columns, all at once.
-    pub(crate) fn products<const N: usize>(all: [&Self; N], x: &Rounded, y: [&mut [f32]; N]) {
+    /// The same with several matrices of as many columns, all at once. `last` is called when the last one begins: what it
+    /// asks the cache for is there at the end.
+    pub(crate) fn products<const N: usize>(
+        all: [&Self; N],
+        x: &Rounded,
+        y: [&mut [f32]; N],
+        last: impl Fn() + Sync,
+    ) {
         let &Rounded { kernel, m, k, .. } = x;
         let columns = all.iter().map(|w| w.rows).sum::<usize>();
         for (w, y) in all.iter().zip(&y) {
@@ -184,6 +190,9 @@ impl Int8Matrix {
         for_parts([m, panels.iter().sum()], m * columns * k < SMALL, |rows, some| {
             for (i, panels) in of_each(panels, some) {
                 let (rows, y, next) = (rows.clone(), outputs[i], all.get(i + 1).copied());
+                if [i + 1, rows.start, panels.start] == [N, 0, 0] {
+                    last();
+                }
                 // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
                 // parts lie inside Y and do not overlap.
                 unsafe { (kernel.compute)(&Part { x, w: all[i], rows, panels, next, y }) };

@@ -39,7 +39,7 @@ fn all_kernels_give_the_same_whole_numbers() {
         }
         for kernel in kernels() {
             let mut y = vec![f32::NAN; m * n];
-            Int8Matrix::products([&matrix], &Rounded::by(kernel, [m, k], &x), [&mut y]);
+            Int8Matrix::products([&matrix], &Rounded::by(kernel, [m, k], &x), [&mut y], || {});
             assert_eq!(y, want, "{}, {m}x{n}x{k}", kernel.name);
         }
     }
@@ -65,7 +65,7 @@ fn coarse_numbers_give_the_same_sums_in_both_sizes() {
         }
         for kernel in kernels() {
             let mut y = vec![f32::NAN; m * n];
-            Int8Matrix::products([&matrix], &Rounded::by(kernel, [m, k], &x), [&mut y]);
+            Int8Matrix::products([&matrix], &Rounded::by(kernel, [m, k], &x), [&mut y], || {});
             assert_eq!(y, want, "{}, {m}x{n}x{k}", kernel.name);
         }
     }
@@ -95,7 +95,7 @@ fn products_at_once_are_those_of_each() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let [mut y, mut z] = [first, second].map(|n| vec![f32::NAN; m * n]);
             let x = Rounded::new([m, k], &x);
-            pool.install(|| Int8Matrix::products([&one, &other], &x, [&mut y, &mut z]));
+            pool.install(|| Int8Matrix::products([&one, &other], &x, [&mut y, &mut z], || {}));
             assert!(y == want && z == want_other, "{m} rows, {first} and {second}, {threads} threads");
         }
     }
@@ -110,7 +110,7 @@ fn nothing_saturates() {
         for (m, kernel) in [1, 17].into_iter().flat_map(|m| kernels().into_iter().map(move |k| (m, k))) {
             let mut y = vec![0.0; m * n];
             let x = Rounded::by(kernel, [m, k], &vec![x_sign * 2.0; m * k]);
-            Int8Matrix::products([&matrix], &x, [&mut y]);
+            Int8Matrix::products([&matrix], &x, [&mut y], || {});
             let want = (127 * 127 * k) as f32 * x_sign * w_sign * ((2.0 / 127.0) * (1.0 / 127.0));
             assert_eq!(y, vec![want; m * n], "{}, {m} rows", kernel.name);
         }

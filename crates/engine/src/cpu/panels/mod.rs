@@ -146,12 +146,19 @@ impl<W: Number> Panels<W> {
 
     /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.
     pub(crate) fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
-        Self::products_by(kernel::fastest(), [self], m, x, [y]);
+        Self::products_by(kernel::fastest(), [self], m, x, [y], || {});
     }
 
-    /// The same with several matrices of as many columns, all at once.
-    pub(crate) fn products<const N: usize>(all: [&Self; N], m: usize, x: &[f32], y: [&mut [f32]; N]) {
-        Self::products_by(kernel::fastest(), all, m, x, y);
+    /// The same with several matrices of as many columns, all at once. `last` is called when the last one begins: what it
+    /// asks the cache for is there at the end.
+    pub(crate) fn products<const N: usize>(
+        all: [&Self; N],
+        m: usize,
+        x: &[f32],
+        y: [&mut [f32]; N],
+        last: impl Fn() + Sync,
+    ) {
+        Self::products_by(kernel::fastest(), all, m, x, y, last);
     }
 
     fn products_by<const N: usize>(
@@ -160,6 +167,7 @@ impl<W: Number> Panels<W> {
         m: usize,
         x: &[f32],
         y: [&mut [f32]; N],
+        last: impl Fn() + Sync,
     ) {
         let (k, columns) = (all[0].cols, all.iter().map(|w| w.rows).sum::<usize>());
         for (w, y) in all.iter().zip(&y) {
@@ -174,6 +182,9 @@ impl<W: Number> Panels<W> {
         for_parts([m, panels.iter().sum()], m * columns * k < SMALL, |rows, some| {
             for (i, panels) in of_each(panels, some) {
                 let (w, rows, y) = (all[i].values(), rows.clone(), outputs[i]);
+                if [i + 1, rows.start, panels.start] == [N, 0, 0] {
+                    last();
+                }
                 let next = all.get(i + 1).map(|next| next.values());
                 // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
                 // parts lie inside Y and do not overlap.

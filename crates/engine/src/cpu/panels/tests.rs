@@ -29,7 +29,7 @@ fn check<W: Number>() {
         }
         for (name, kernel) in kernel::kernels() {
             let mut y = vec![f32::NAN; m * n];
-            Panels::products_by(kernel, [&panels], m, &x, [&mut y]);
+            Panels::products_by(kernel, [&panels], m, &x, [&mut y], || {});
             assert_eq!(y, want, "{name}, {m}x{n}x{k}");
         }
     }
@@ -54,7 +54,7 @@ fn check_at_once<W: Number>() {
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let [mut y, mut z] = [first, second].map(|n| vec![f32::NAN; m * n]);
-            pool.install(|| Panels::products([&one, &other], m, &x, [&mut y, &mut z]));
+            pool.install(|| Panels::products([&one, &other], m, &x, [&mut y, &mut z], || {}));
             assert!(y == want && z == want_other, "{m} rows, {first} and {second}, {threads} threads");
         }
     }

@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 
 use super::Gated;
-use crate::cpu::{for_rows, math, vectorised};
+use crate::cpu::{for_rows, math, prefetch, vectorised};
+use crate::device::Buffer;
 use crate::ops::batch_norm::Running;
 use crate::ops::decode::{Heads, Keys, Lineage, weigh};
 use crate::ops::mixture::cpu::{Tail, fits as fits_network, second_layer};
@@ -28,10 +29,6 @@ pub(super) struct Folded {
     sums: Vec<f32>,
     /// Those of this step.
     next: Vec<f32>,
-    /// Hidden units of this step.
-    units: Vec<f32>,
-    /// Head weights of this step.
-    weights: Vec<f32>,
     /// State of the parameters that it was made of.
     state: u64,
 }
@@ -56,8 +53,7 @@ impl Folded {
         let weight = params.matrix(gated.projection[0]).packed_gate(&values).expect("`fits` has looked");
         let (second, b2) = second_layer(params, &gated.network);
         let second = [second, b2].concat();
-        let [sums, next, units, weights] = [const { Vec::new() }; 4];
-        Self { weight, bias, second, sums, next, units, weights, state: params.state() }
+        Self { weight, bias, second, sums: Vec::new(), next: Vec::new(), state: params.state() }
     }
 
     /// Takes over the parameters as they are now.
@@ -67,13 +63,21 @@ impl Folded {
         }
     }
 
-    /// Head weights `[R, H]` from the products of x with W₁', which are in `units`.
-    fn weigh(&mut self, experts: &Tensor, lineage: &Lineage) {
-        let Self { bias, second, sums, next, units, weights, .. } = self;
+    /// Asks the cache for all that [`Self::weigh`] reads: products of matrices evict it from step to step, and it would be
+    /// waited for line by line.
+    fn ask(&self) {
+        for values in [&self.bias, &self.second, &self.sums, &self.next] {
+            values.chunks(LINE).for_each(|line| prefetch(line.as_ptr().cast()));
+        }
+    }
+
+    /// Head weights `[R, H]` from the products of x with W₁', which are the hidden units afterwards.
+    fn weigh(&mut self, experts: &Tensor, lineage: &Lineage, (units, weights): (&mut [f32], &mut [f32])) {
+        let Self { bias, second, sums, next, .. } = self;
         let (hidden, heads, rows) = (bias.len(), experts.cols(), lineage.rows());
         let (second, b2) = second.split_at(experts.rows() * hidden);
         let tail = Tail { second, b2, experts };
-        let (next_sums, weights) = (room(next, rows * hidden), room(weights, rows * heads));
+        next.resize(rows * hidden, 0.0);
         let before = &*sums;
         let task = |first: usize, units: &mut [f32], sums: &mut [f32], weights: &mut [f32]| {
             vectorised(
@@ -84,14 +88,14 @@ impl Folded {
                     for (i, ((units, sum), weights)) in rows.zip(weights.chunks_exact_mut(heads)).enumerate()
                     {
                         let row = first + i;
-                        sum.copy_from_slice(units);
                         if let Some(parent) = lineage.parent(row) {
                             let past = &before[parent * hidden..][..hidden];
-                            sum.iter_mut().zip(past).for_each(|(sum, past)| *sum += past);
+                            units.iter_mut().zip(past).for_each(|(unit, past)| *unit += past);
                         }
                         let factor = 1.0 / (lineage.ages()[row] + 1) as f32;
                         for ((unit, sum), b) in units.iter_mut().zip(sum).zip(&*bias) {
-                            *unit = math::quick_tanh(*sum * factor + b);
+                            *sum = *unit;
+                            *unit = math::quick_tanh(*unit * factor + b);
                         }
                         tail.weigh(units, &mut gates, weights);
                     }
@@ -99,16 +103,19 @@ impl Folded {
             );
         };
         if rows <= ROWS_PER_TASK {
-            task(0, units, next_sums, weights);
+            task(0, units, next, weights);
         } else {
             let [of_units, of_weights] = [hidden, heads].map(|width| ROWS_PER_TASK * width);
-            let tasks = units.par_chunks_mut(of_units).zip(next_sums.par_chunks_mut(of_units));
+            let tasks = units.par_chunks_mut(of_units).zip(next.par_chunks_mut(of_units));
             let tasks = tasks.zip(weights.par_chunks_mut(of_weights)).enumerate();
             tasks.for_each(|(i, ((units, sums), weights))| task(i * ROWS_PER_TASK, units, sums, weights));
         }
         std::mem::swap(sums, next);
     }
 }
+
+/// Values of a line of the cache.
+const LINE: usize = 16;
 
 /// Rows of a gate that one task takes, behind the product.
 const ROWS_PER_TASK: usize = 8;
@@ -121,21 +128,27 @@ pub(super) fn step(
     experts: &Tensor,
     lineage: &Lineage,
 ) -> (Var, Tensor) {
-    let projected = project(tape.params, x, (gated, folded));
-    folded.weigh(experts, lineage);
-    let weights = Tensor::from_host(tape.device(), [x.rows(), experts.cols()], &folded.weights);
-    (Var::constant(projected), weights)
+    let (projected, mut units) = project(tape.params, x, (gated, folded));
+    let shape = [x.rows(), experts.cols()];
+    let mut weights = tape.device().scratch_floats(shape[0] * shape[1]);
+    folded.weigh(experts, lineage, (&mut units, &mut weights));
+    (Var::constant(projected), Tensor::new(shape, weights))
 }
 
-/// A projection. The products of x with W₁' are made with it, by all threads, and are in `units` then.
-fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &mut Folded)) -> Tensor {
+/// A projection, and the products of x with W₁', which are made with it, by all threads.
+fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &Folded)) -> (Tensor, Buffer) {
     let (rows, [weight, bias]) = (x.rows(), gated.projection);
     let cols = params.block(weight).rows;
-    let mut y = params.device().scratch_floats(rows * cols);
-    let units = room(&mut folded.units, rows * folded.bias.len());
-    params.matrix(weight).products(&folded.weight, rows, x.values(), [&mut y, units]);
+    let [mut y, mut units] =
+        [cols, folded.bias.len()].map(|cols| params.device().scratch_floats(rows * cols));
+    let ask = || {
+        if rows <= FEW_ROWS {
+            folded.ask();
+        }
+    };
+    params.matrix(weight).products(&folded.weight, rows, x.values(), [&mut y, &mut units], ask);
     add_bias(&mut y, params.values(bias));
-    Tensor::new([rows, cols], y)
+    (Tensor::new([rows, cols], y), units)
 }
 
 /// Rows of a step up to which threads attend beside a gate: what follows its product is then too short to be shared,
@@ -158,30 +171,23 @@ pub(super) fn attend(
     (heads, mut keys): (Heads, Keys<'_>),
 ) -> Var {
     let (params, rows, width) = (tape.params, x.rows(), heads.count * heads.width);
-    let projected = project(params, x, (gated, folded));
-    let mut context = params.device().scratch_floats(rows * width);
+    let (projected, mut units) = project(params, x, (gated, folded));
+    let [mut context, mut weights] =
+        [width, heads.count].map(|cols| params.device().scratch_floats(rows * cols));
     let attention = || {
         keys.store(params.device(), &projected, heads, lineage);
         keys.attend(&projected, heads, lineage, &mut context);
     };
-    rayon::join(attention, || folded.weigh(experts, lineage));
+    rayon::join(attention, || folded.weigh(experts, lineage, (&mut units, &mut weights)));
     vectorised(
         #[inline(always)]
         || {
-            for (row, weights) in
-                context.chunks_exact_mut(width).zip(folded.weights.chunks_exact(heads.count))
-            {
+            for (row, weights) in context.chunks_exact_mut(width).zip(weights.chunks_exact(heads.count)) {
                 weigh(row, weights);
             }
         },
     );
     Var::constant(Tensor::new([rows, width], context))
-}
-
-/// Makes room for so many values.
-fn room(values: &mut Vec<f32>, len: usize) -> &mut [f32] {
-    values.resize(len, 0.0);
-    values
 }
 
 fn add_bias(y: &mut [f32], bias: &[f32]) {
