@@ -41,6 +41,15 @@ pub(crate) fn prefetch(at: *const u8) {
     let _ = at;
 }
 
+/// The same for all lines of these values.
+#[inline(always)]
+pub(crate) fn prefetch_all<T>(values: &[T]) {
+    values.chunks(LINE / size_of::<T>()).for_each(|line| prefetch(line.as_ptr().cast()));
+}
+
+/// Bytes of a line of the cache.
+pub(crate) const LINE: usize = 64;
+
 /// Rows that one task takes at a time. Fixed, so that partial sums over rows do not depend on the threads.
 pub(crate) const ROWS_PER_TASK: usize = 64;
 

@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 
 use super::gemm::meter;
 use super::lines::{Lines, Plain};
-use super::panels::{Output, PANEL, for_parts, of_each};
+use super::panels::{Output, PANEL, for_parts};
 use quantise::Form;
 pub(crate) use quantise::Rounded;
 pub use quantise::quantise_row;
@@ -187,16 +187,11 @@ impl Int8Matrix {
         }
         let _metered = meter::start(2 * m * columns * k);
         let (outputs, panels) = (y.map(|y| Output(y.as_mut_ptr())), all.map(Self::panels));
-        for_parts([m, panels.iter().sum()], m * columns * k < SMALL, |rows, some| {
-            for (i, panels) in of_each(panels, some) {
-                let (rows, y, next) = (rows.clone(), outputs[i], all.get(i + 1).copied());
-                if [i + 1, rows.start, panels.start] == [N, 0, 0] {
-                    last();
-                }
-                // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
-                // parts lie inside Y and do not overlap.
-                unsafe { (kernel.compute)(&Part { x, w: all[i], rows, panels, next, y }) };
-            }
+        for_parts((m, panels), m * columns * k < SMALL, last, |i, rows, panels| {
+            let (w, next, y) = (all[i], all.get(i + 1).copied(), outputs[i]);
+            // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the parts
+            // lie inside Y and do not overlap.
+            unsafe { (kernel.compute)(&Part { x, w, rows, panels, next, y }) };
         });
     }
 }

@@ -4,12 +4,10 @@ use std::ops::Range;
 
 use super::Number;
 use crate::cpu::gemm::streamed::kernel::{LANES, Lanes};
-use crate::cpu::prefetch;
+use crate::cpu::{LINE, prefetch};
 
 /// Columns that are multiplied between two requests to the cache.
 pub(super) const EVERY: usize = 2;
-/// Bytes of a line of the cache.
-pub(super) const LINE: usize = 64;
 
 /// What the second level of the cache is asked for while columns are multiplied.
 #[derive(Clone, Copy)]

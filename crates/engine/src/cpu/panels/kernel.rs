@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use super::factors::{Ahead, EVERY, Factors, LINE};
+use super::factors::{Ahead, EVERY, Factors};
 use super::{Kernel, Number, PANEL, Part};
+use crate::cpu::LINE;
 use crate::cpu::gemm::streamed::kernel::{LANES, Lanes, MAX_ROWS, Portable};
 
 /// Strips of a panel.

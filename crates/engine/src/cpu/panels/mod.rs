@@ -179,23 +179,17 @@ impl<W: Number> Panels<W> {
         }
         let _metered = meter::start(2 * m * columns * k);
         let (outputs, panels) = (y.map(|y| Output(y.as_mut_ptr())), all.map(|w| w.rows.div_ceil(PANEL)));
-        for_parts([m, panels.iter().sum()], m * columns * k < SMALL, |rows, some| {
-            for (i, panels) in of_each(panels, some) {
-                let (w, rows, y) = (all[i].values(), rows.clone(), outputs[i]);
-                if [i + 1, rows.start, panels.start] == [N, 0, 0] {
-                    last();
-                }
-                let next = all.get(i + 1).map(|next| next.values());
-                // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the
-                // parts lie inside Y and do not overlap.
-                unsafe { kernel(&Part { x, w, next, k, n: all[i].rows, rows, panels, y }) };
-            }
+        for_parts((m, panels), m * columns * k < SMALL, last, |i, rows, panels| {
+            let (w, next) = (all[i].values(), all.get(i + 1).map(|next| next.values()));
+            // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the parts
+            // lie inside Y and do not overlap.
+            unsafe { kernel(&Part { x, w, next, k, n: all[i].rows, rows, panels, y: outputs[i] }) };
         });
     }
 }
 
 /// What a range of the panels of several matrices, one after the other, is in each: `counts` are their panels.
-pub(crate) fn of_each<const N: usize>(
+fn of_each<const N: usize>(
     counts: [usize; N],
     range: Range<usize>,
 ) -> impl Iterator<Item = (usize, Range<usize>)> {
@@ -208,13 +202,23 @@ pub(crate) fn of_each<const N: usize>(
     })
 }
 
-/// Calls `compute(rows, panels)` for parts of `m` rows and so many panels, by all threads unless the product is small.
-pub(crate) fn for_parts(
-    [m, panels]: [usize; 2],
+/// Calls `compute(matrix, rows, panels)` for parts of `m` rows and of matrices of `counts` panels, by all threads unless
+/// the product is small, and `last` once, before the first part of the last matrix.
+pub(crate) fn for_parts<const N: usize>(
+    (m, counts): (usize, [usize; N]),
     small: bool,
-    compute: impl Fn(Range<usize>, Range<usize>) + Sync,
+    last: impl Fn() + Sync,
+    compute: impl Fn(usize, Range<usize>, Range<usize>) + Sync,
 ) {
-    let threads = rayon::current_num_threads();
+    let (threads, panels) = (rayon::current_num_threads(), counts.iter().sum());
+    let compute = |rows: Range<usize>, panels: Range<usize>| {
+        for (i, panels) in of_each(counts, panels) {
+            if [i + 1, rows.start, panels.start] == [N, 0, 0] {
+                last();
+            }
+            compute(i, rows.clone(), panels);
+        }
+    };
     if small || threads == 1 {
         return compute(0..m, 0..panels);
     }

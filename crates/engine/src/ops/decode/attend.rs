@@ -10,7 +10,7 @@ use super::attention::Weighted;
 use super::kept::Kept;
 use super::keys::Memory;
 use crate::Tensor;
-use crate::cpu::{math, prefetch, vectorised};
+use crate::cpu::{math, prefetch_all, vectorised};
 use crate::cuda::memory::Dtype;
 
 /// Each query, at the beginning of a row of qkv, against the keys and values of all steps of its hypothesis.
@@ -84,9 +84,7 @@ fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
                 for j in 0..count {
                     // Keys now, and values soon.
                     if j + AHEAD < count {
-                        kv(j + AHEAD)[..2 * width]
-                            .chunks(64 / size_of::<T>())
-                            .for_each(|line| prefetch(line.as_ptr().cast()));
+                        prefetch_all(&kv(j + AHEAD)[..2 * width]);
                     }
                     let keys = kv(j)[..width].chunks_exact(k).zip(query.chunks_exact(k));
                     for (head, (key, query)) in keys.enumerate().filter(|(head, _)| weight(*head) != 0.0) {

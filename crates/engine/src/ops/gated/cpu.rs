@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::Gated;
-use crate::cpu::{for_rows, math, prefetch, vectorised};
+use crate::cpu::{for_rows, math, prefetch_all, vectorised};
 use crate::device::Buffer;
 use crate::ops::batch_norm::Running;
 use crate::ops::decode::{Heads, Keys, Lineage, weigh};
@@ -17,7 +17,7 @@ pub(super) fn fits(params: &Params, gated: &Gated) -> bool {
     packed(gated.projection[0]) && packed(gated.network.fc1[0]) && fits_network(params, &gated.network)
 }
 
-/// The parameters of a gate, the sums of hidden units, and memory that steps use again.
+/// The parameters of a gate, and the sums of hidden units.
 pub(super) struct Folded {
     /// W₁'.
     weight: PackedMatrix,
@@ -66,9 +66,9 @@ impl Folded {
     /// Asks the cache for all that [`Self::weigh`] reads: products of matrices evict it from step to step, and it would be
     /// waited for line by line.
     fn ask(&self) {
-        for values in [&self.bias, &self.second, &self.sums, &self.next] {
-            values.chunks(LINE).for_each(|line| prefetch(line.as_ptr().cast()));
-        }
+        [&self.bias, &self.second, &self.sums, &self.next]
+            .into_iter()
+            .for_each(|values| prefetch_all(values));
     }
 
     /// Head weights `[R, H]` from the products of x with W₁', which are the hidden units afterwards.
@@ -114,9 +114,6 @@ impl Folded {
     }
 }
 
-/// Values of a line of the cache.
-const LINE: usize = 16;
-
 /// Rows of a gate that one task takes, behind the product.
 const ROWS_PER_TASK: usize = 8;
 
@@ -151,8 +148,8 @@ fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &Folded)) -> (Ten
     (Tensor::new([rows, cols], y), units)
 }
 
-/// Rows of a step up to which threads attend beside a gate: what follows its product is then too short to be shared,
-/// and too long to be waited for.
+/// Rows of a step up to which what follows the product of a gate is asked for, and threads attend beside it: it is then
+/// too short to be shared, and too long to be waited for.
 const FEW_ROWS: usize = 16;
 
 /// Returns true if [`attend`] is faster than [`step`] and attention after it.
