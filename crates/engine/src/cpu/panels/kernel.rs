@@ -58,8 +58,6 @@ mod x86 {
 
 /// Bytes of a strip that are asked for ahead of their use where several are read side by side.
 const AHEAD: usize = 16 * LINE;
-/// Most rows of X that leave room for requests beside several strips.
-const AHEAD_ROWS: usize = 3;
 
 /// Computes a part of Y: `ONE` strips at a time for one row, `FEW` for two or three, whose sums leave registers free, else
 /// `MANY`.
@@ -160,7 +158,7 @@ unsafe fn block<L: Lanes, W: Number, const WIDE: usize, const M: usize>(
             let [bytes, step] = [k, EVERY].map(|columns| columns * LANES * size_of::<W>());
             let next = factors.w.cast::<u8>().wrapping_add(bytes + number * bytes / blocks);
             factors.add(&mut sums, 0..k, Ahead::Next { first: next, step: step / blocks });
-        } else if M <= AHEAD_ROWS {
+        } else if blocks == 1 {
             let ahead = AHEAD / (LANES * size_of::<W>());
             let inside = k.saturating_sub(ahead) / (2 * EVERY) * (2 * EVERY);
             let next = match part.next {
@@ -172,6 +170,7 @@ unsafe fn block<L: Lanes, W: Number, const WIDE: usize, const M: usize>(
             factors.add(&mut sums, 0..inside, Ahead::Beside(factors.w.wrapping_add(ahead * LANES)));
             factors.add(&mut sums, inside..k, Ahead::Beside(next.wrapping_sub(inside * LANES)));
         } else {
+            // Strips are read several times: from memory once, while all blocks are multiplied.
             factors.add(&mut sums, 0..k, Ahead::Nothing);
         }
         let cols = (WIDE * LANES).min(part.n.saturating_sub(col));
