@@ -57,16 +57,14 @@ fn remembered<T: Kept>(q: &Tensor, heads: &Weighted<'_>, memory: &Memory<'_>, ou
 }
 
 /// The query at the beginning of each row of q against rows of keys and values: `source(row)` gives their number and a
-/// way to read them. They are read as they lie, all heads of a row at once: rows are often 2,048 or 4,096 bytes apart,
-/// and a cache keeps few of the same head.
+/// way to read them.
 fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
     q: &Tensor,
     heads: &Weighted<'_>,
     out: &mut [f32],
     source: impl Fn(usize) -> (usize, K) + Sync,
 ) {
-    let (k, width) = (heads.width, heads.count * heads.width);
-    let scale = 1.0 / (k as f32).sqrt();
+    let width = heads.count * heads.width;
     let [least, most] = if heads.beside_gate { [1, 1] } else { [2, usize::MAX] };
     let rows = out.par_chunks_exact_mut(width).enumerate();
     rows.with_min_len(least).with_max_len(most).for_each(|(row, out)| {
@@ -74,46 +72,60 @@ fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
             #[inline(always)]
             || {
                 out.fill(0.0);
-                let (count, kv) = source(row);
-                if count == 0 {
-                    return;
+                let (query, kept) = (&q.row(row)[..width], source(row));
+                let Some(weights) = heads.weights.map(|weights| weights.row(row)) else {
+                    return attend(query, heads.width, kept, |_| true, out);
+                };
+                match weights.contains(&0.0) {
+                    true => attend(query, heads.width, kept, |head| weights[head] != 0.0, out),
+                    false => attend(query, heads.width, kept, |_| true, out),
                 }
-                let (query, weights) = (&q.row(row)[..width], heads.weights.map(|weights| weights.row(row)));
-                let weight = |head: usize| weights.map_or(1.0, |weights| weights[head]);
-                let mut chances = vec![0.0; heads.count * count];
-                for j in 0..count {
-                    // Keys now, and values soon.
-                    if j + AHEAD < count {
-                        prefetch_all(&kv(j + AHEAD)[..2 * width]);
-                    }
-                    let keys = kv(j)[..width].chunks_exact(k).zip(query.chunks_exact(k));
-                    for (head, (key, query)) in keys.enumerate().filter(|(head, _)| weight(*head) != 0.0) {
-                        chances[head * count + j] = scale * math::dot_by(query, key, T::get);
-                    }
-                }
-                for (head, p) in chances.chunks_exact_mut(count).enumerate() {
-                    if weight(head) != 0.0 {
-                        math::softmax(p);
-                    }
-                }
-                for first in (0..count).step_by(TOGETHER) {
-                    let some = TOGETHER.min(count - first);
-                    // What is beyond the last row is not used.
-                    let values: [&[T]; TOGETHER] =
-                        std::array::from_fn(|i| &kv(first + i.min(some - 1))[width..]);
-                    for (head, out) in out.chunks_exact_mut(k).enumerate() {
-                        if weight(head) != 0.0 {
-                            let p = &chances[head * count + first..][..some];
-                            add_values(out, p, values.map(|value| &value[head * k..][..k]));
-                        }
-                    }
-                }
-                if let Some(weights) = weights {
-                    weigh(out, weights);
-                }
+                weigh(out, weights);
             },
         );
     });
+}
+
+/// The heads of a query, of `k` values each, that are open, against `count` rows of keys and values; adds to `out`. Rows
+/// are read as they lie, all heads at once: they are often 2,048 or 4,096 bytes apart, and a cache keeps few of the same
+/// head.
+#[inline(always)]
+fn attend<'a, T: Kept>(
+    query: &[f32],
+    k: usize,
+    (count, kv): (usize, impl Fn(usize) -> &'a [T]),
+    open: impl Fn(usize) -> bool,
+    out: &mut [f32],
+) {
+    if count == 0 {
+        return;
+    }
+    let (width, scale) = (query.len(), 1.0 / (k as f32).sqrt());
+    let mut chances = vec![0.0; width / k * count];
+    for j in 0..count {
+        // Keys now, and values soon.
+        if j + AHEAD < count {
+            prefetch_all(&kv(j + AHEAD)[..2 * width]);
+        }
+        let keys = kv(j)[..width].chunks_exact(k).zip(query.chunks_exact(k));
+        for (head, (key, query)) in keys.enumerate().filter(|(head, _)| open(*head)) {
+            chances[head * count + j] = scale * math::dot_by(query, key, T::get);
+        }
+    }
+    for (head, p) in chances.chunks_exact_mut(count).enumerate() {
+        if open(head) {
+            math::softmax(p);
+        }
+    }
+    for first in (0..count).step_by(TOGETHER) {
+        let some = TOGETHER.min(count - first);
+        // What is beyond the last row is not used.
+        let values: [&[T]; TOGETHER] = std::array::from_fn(|i| &kv(first + i.min(some - 1))[width..]);
+        for (head, out) in out.chunks_exact_mut(k).enumerate().filter(|(head, _)| open(*head)) {
+            let p = &chances[head * count + first..][..some];
+            add_values(out, p, values.map(|value| &value[head * k..][..k]));
+        }
+    }
 }
 
 /// Multiplies the heads of a row by their weights.

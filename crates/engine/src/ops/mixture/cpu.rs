@@ -99,11 +99,25 @@ impl Tail<'_> {
 /// w = g·M.
 #[inline(always)]
 fn mix_row(gates: &[f32], experts: &Tensor, weights: &mut [f32]) {
-    weights.fill(0.0);
-    for (e, g) in gates.iter().enumerate() {
-        weights.iter_mut().zip(experts.row(e)).for_each(|(w, m)| *w = g.mul_add(*m, *w));
+    let (blocks, rest) = weights.as_chunks_mut::<HEADS_AT_A_TIME>();
+    let first_of_rest = blocks.len() * HEADS_AT_A_TIME;
+    for (block, weights) in blocks.iter_mut().enumerate() {
+        // A loop of a known length: its sums stay in a register.
+        let mut sums = [0.0; HEADS_AT_A_TIME];
+        for (e, g) in gates.iter().enumerate() {
+            let experts = &experts.row(e).as_chunks::<HEADS_AT_A_TIME>().0[block];
+            sums.iter_mut().zip(experts).for_each(|(sum, m)| *sum = g.mul_add(*m, *sum));
+        }
+        *weights = sums;
+    }
+    for (head, w) in rest.iter_mut().enumerate() {
+        let of_expert = gates.iter().enumerate().map(|(e, g)| (g, experts.row(e)[first_of_rest + head]));
+        *w = of_expert.fold(0.0, |sum, (g, m)| g.mul_add(m, sum));
     }
 }
+
+/// Heads whose weights are mixed side by side.
+const HEADS_AT_A_TIME: usize = 8;
 
 pub(super) fn mix_backward(
     backward: &mut Backward<'_>,
