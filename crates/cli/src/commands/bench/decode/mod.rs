@@ -52,8 +52,8 @@ pub struct Args {
     /// Tokens per source sentence and per translation.
     #[arg(long, default_value_t = 25)]
     length: usize,
-    /// Number of rounds, in which we and the peer take turns; our systems take turns batch by batch. The output has
-    /// medians over the rounds.
+    /// Number of rounds, in which we and the peer take turns; our systems take turns batch by batch, and every other
+    /// round begins with the last one. The output has medians over the rounds.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     #[command(flatten)]
@@ -89,10 +89,15 @@ pub fn run(args: Args) -> Result<()> {
         None => None,
     };
     let mut cells = args.cells(&device);
-    for _ in 0..args.rounds {
+    for round in 0..args.rounds {
+        // What is loaded first can lie better in memory: on some machines by several percent.
+        let mut order: Vec<usize> = (0..args.variants.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
         for compute in args.compute_types_on(&device) {
-            let models = args.variants.iter().map(|variant| args.model(variant, &device, compute));
-            let models: Vec<Translator> = models.collect::<Result<_>>()?;
+            let load = |&number: &usize| Ok((number, args.model(&args.variants[number], &device, compute)?));
+            let models: Vec<(usize, Translator)> = order.iter().map(load).collect::<Result<_>>()?;
             for cell in cells.iter_mut().filter(|cell| cell.compute == compute) {
                 args.measure(&models, &sources, cell)?;
             }
@@ -153,29 +158,30 @@ impl Args {
         Ok(Translator::new(&config, types, &device.holding(compute)?, 1)?)
     }
 
-    /// Measures each model. They take turns batch by batch, so that what else the machine does slows all of them alike.
-    fn measure(&self, models: &[Translator], sources: &[Vec<u32>], cell: &mut Cell) -> Result<()> {
+    /// Measures models, each with the number of its variant. They take turns batch by batch, so that what else the machine
+    /// does slows all of them alike.
+    fn measure(&self, models: &[(usize, Translator)], sources: &[Vec<u32>], cell: &mut Cell) -> Result<()> {
         // The end mark is neither allowed earlier nor left out later: every translation has the same length.
         let (min_len, max_len_b) = (self.length - 1, self.length - 1);
         let options = SearchOptions { beam: cell.beam, min_len, max_len_b, ..SearchOptions::default() };
-        let searchers = models.iter().map(|model| Searcher::new(model, &options, &ExpertMode::Mix));
-        let mut searchers = searchers.collect::<Result<Vec<_>, _>>()?;
+        let searchers = models
+            .iter()
+            .map(|(number, model)| Ok((*number, Searcher::new(model, &options, &ExpertMode::Mix)?)));
+        let mut searchers = searchers.collect::<Result<Vec<_>>>()?;
         let count = if cell.batch == 1 { sources.len().div_ceil(4) } else { sources.len() };
         let batches: Vec<PackedBatch> = sources[..count].chunks(cell.batch).map(pack).collect();
-        for (searcher, model) in searchers.iter_mut().zip(models) {
+        for (_, searcher) in &mut searchers {
             // Models are new in every round. A GPU runs steps of a kind once op by op and captures them the second time.
-            for _ in 0..if model.params().device().is_gpu() { 2 } else { 1 } {
-                searcher.search(&batches[0])?;
-            }
+            (0..if cell.on_gpu { 2 } else { 1 }).try_for_each(|_| searcher.search(&batches[0]).map(drop))?;
         }
         let mut tokens = vec![0; models.len()];
         for batch in &batches {
-            for ((searcher, own), tokens) in searchers.iter_mut().zip(&mut cell.own).zip(&mut tokens) {
+            for (number, searcher) in &mut searchers {
                 let begun = Instant::now();
                 let found = searcher.search(batch)?;
-                own.seconds.push(begun.elapsed().as_secs_f64());
+                cell.own[*number].seconds.push(begun.elapsed().as_secs_f64());
                 let best = found.iter().filter_map(|best| best.first());
-                *tokens += best.map(|best| best.tokens.len()).sum::<usize>();
+                tokens[*number] += best.map(|best| best.tokens.len()).sum::<usize>();
             }
         }
         for (own, tokens) in cell.own.iter_mut().zip(tokens) {
