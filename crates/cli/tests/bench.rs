@@ -173,10 +173,16 @@ fn translation_is_measured_beside_a_peer() {
         assert!(number("tokens_per_s") > 0.0 && number("peer_tokens_per_s") == 0.5, "{line}");
         assert!(number("ratio_to_peer") > 0.0 && number("threads") == 1.0, "{line}");
         // Beside the first variant.
-        assert_eq!(line["cost"].as_f64().is_some_and(|cost| cost > 0.0), line["variant"] == "mae3", "{line}");
+        let beside = line["variant"] == "mae3";
+        assert_eq!(line["cost"].as_f64().is_some_and(|cost| cost > 0.0), beside, "{line}");
+        assert_eq!(line["costs"].as_array().unwrap().len(), 2 * usize::from(beside), "{line}");
     }
     let text = run(&["--variants", "base,mae3", "--compute-types", "int8"]);
-    for part in ["base beam 2, batches of 2, cpu int8, 1 thread: ", " times as long as base; peer "] {
+    for part in [
+        "base beam 2, batches of 2, cpu int8, 1 thread: ",
+        " times as long as base (",
+        " in single rounds); peer ",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -26,8 +26,8 @@ pub struct Cell {
 pub struct Own {
     /// Target tokens per second, round after round.
     pub rates: Vec<f64>,
-    /// Seconds of each batch of all rounds.
-    pub seconds: Vec<f64>,
+    /// Seconds of each batch, round after round.
+    pub seconds: Vec<Vec<f64>>,
 }
 
 impl Cell {
@@ -49,6 +49,8 @@ impl Cell {
     ) -> Measurement<'a> {
         let (first, own) = (&self.own[0], &self.own[number]);
         let tokens_per_s = median(own.rates.clone());
+        let rounds = first.seconds.iter().zip(&own.seconds).filter(|_| number > 0);
+        let costs: Vec<Vec<f64>> = rounds.map(|(first, own)| ratios(own, first)).collect();
         Measurement {
             variant: &variants[number],
             beam: self.beam,
@@ -59,18 +61,30 @@ impl Cell {
             threads: rayon::current_num_threads(),
             sentences_per_s: tokens_per_s / length as f64,
             tokens_per_s,
-            cost: median_ratio(&own.seconds, &first.seconds).filter(|_| number > 0),
+            cost: cost(&costs),
+            costs: costs.into_iter().map(median).collect(),
             first: &variants[0],
             peer_tokens_per_s: (!self.peer.is_empty()).then(|| median(self.peer.clone())),
-            ratio_to_peer: median_ratio(&own.rates, &self.peer),
+            ratio_to_peer: median_if_any(ratios(&own.rates, &self.peer)),
         }
     }
 }
 
-/// The median of ratios; `None` where there are none.
-fn median_ratio(these: &[f64], those: &[f64]) -> Option<f64> {
-    let ratios: Vec<f64> = these.iter().zip(those).map(|(this, that)| this / that).collect();
-    (!ratios.is_empty()).then(|| median(ratios))
+fn ratios(these: &[f64], those: &[f64]) -> Vec<f64> {
+    these.iter().zip(those).map(|(this, that)| this / that).collect()
+}
+
+fn median_if_any(values: Vec<f64>) -> Option<f64> {
+    (!values.is_empty()).then(|| median(values))
+}
+
+/// The cost of a variant, given the ratios of all batches, round after round. Every other round has its variants in
+/// reverse, and where the order matters, ratios come in two heaps: the median of all of them could lie in either. So it
+/// is the mean of two medians, one of each order.
+fn cost(rounds: &[Vec<f64>]) -> Option<f64> {
+    let of_order = |first| rounds.iter().skip(first).step_by(2).flatten().copied().collect();
+    let medians: Vec<f64> = (0..2).map(of_order).filter_map(median_if_any).collect();
+    (!medians.is_empty()).then(|| medians.iter().sum::<f64>() / medians.len() as f64)
 }
 
 /// One measurement.
@@ -86,8 +100,10 @@ pub struct Measurement<'a> {
     threads: usize,
     sentences_per_s: f64,
     tokens_per_s: f64,
-    /// Time of a batch beside that of the first variant: the median over all batches of all rounds.
+    /// Time of a batch beside that of the first variant: the median over all batches, the mean of both orders.
     cost: Option<f64>,
+    /// The median of each round.
+    costs: Vec<f64>,
     #[serde(skip)]
     first: &'a str,
     /// The peer's rate with the plain transformer of the same sizes.
@@ -107,6 +123,11 @@ impl fmt::Display for Measurement<'_> {
         if let Some(cost) = self.cost {
             write!(f, "; {cost:.2} times as long as {}", self.first)?;
         }
+        if let [_, _, ..] = self.costs[..] {
+            let least = self.costs.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = self.costs.iter().copied().fold(0.0, f64::max);
+            write!(f, " ({least:.2} to {most:.2} in single rounds)")?;
+        }
         match (self.peer_tokens_per_s, self.ratio_to_peer) {
             (Some(peer), Some(ratio)) => write!(f, "; peer {peer:.0}, ratio {ratio:.2}"),
             _ => Ok(()),
@@ -119,4 +140,20 @@ pub fn processor() -> String {
     let all = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = all.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
     name.unwrap_or(std::env::consts::ARCH).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cost;
+
+    #[test]
+    fn the_order_of_variants_cancels_out() {
+        let [first, last] = [vec![1.14, 1.15, 1.13], vec![1.03, 1.05, 1.04]];
+        let of = |rounds: &[&Vec<f64>]| cost(&rounds.iter().copied().cloned().collect::<Vec<_>>());
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[&first]), Some(1.14));
+        for rounds in [vec![&first, &last], vec![&first, &last, &first], vec![&last, &first, &last]] {
+            assert!((of(&rounds).unwrap() - 1.09).abs() < 1e-9);
+        }
+    }
 }

@@ -53,7 +53,8 @@ pub struct Args {
     #[arg(long, default_value_t = 25)]
     length: usize,
     /// Number of rounds, in which we and the peer take turns; our systems take turns batch by batch, and every other
-    /// round begins with the last one. The output has medians over the rounds.
+    /// round begins with the last one. The output has medians over the rounds; what a system costs beside the first one
+    /// is the mean of both orders.
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     #[command(flatten)]
@@ -174,19 +175,19 @@ impl Args {
             // Models are new in every round. A GPU runs steps of a kind once op by op and captures them the second time.
             (0..if cell.on_gpu { 2 } else { 1 }).try_for_each(|_| searcher.search(&batches[0]).map(drop))?;
         }
-        let mut tokens = vec![0; models.len()];
+        let (mut tokens, mut seconds) = (vec![0; models.len()], vec![Vec::new(); models.len()]);
         for batch in &batches {
             for (number, searcher) in &mut searchers {
                 let begun = Instant::now();
                 let found = searcher.search(batch)?;
-                cell.own[*number].seconds.push(begun.elapsed().as_secs_f64());
+                seconds[*number].push(begun.elapsed().as_secs_f64());
                 let best = found.iter().filter_map(|best| best.first());
                 tokens[*number] += best.map(|best| best.tokens.len()).sum::<usize>();
             }
         }
-        for (own, tokens) in cell.own.iter_mut().zip(tokens) {
-            let this_round = &own.seconds[own.seconds.len() - batches.len()..];
-            own.rates.push(tokens as f64 / this_round.iter().sum::<f64>());
+        for (own, (tokens, seconds)) in cell.own.iter_mut().zip(tokens.into_iter().zip(seconds)) {
+            own.rates.push(tokens as f64 / seconds.iter().sum::<f64>());
+            own.seconds.push(seconds);
         }
         Ok(())
     }
