@@ -21,7 +21,7 @@ pub use self::gradients::{Gradients, Written};
 use self::layout::Layout;
 pub use self::layout::{Block, GroupId, GroupSet, Named, ParamId};
 use self::matrix::Values;
-pub(crate) use self::matrix::{Matrix, PackedMatrix};
+pub(crate) use self::matrix::{Matrix, PackedGate};
 pub use self::slices::Slice;
 use self::storage::Packed;
 pub use self::storage::{ComputeType, is_large};

@@ -5,10 +5,16 @@ use std::borrow::Cow;
 use super::storage::Packed;
 use crate::cpu::gemm::{Into, Mat, Precision, gemm};
 use crate::cpu::int8::{Int8Matrix, Rounded};
-use crate::cpu::panels::Panels;
+use crate::cpu::panels::{FixedMatrix, Half, Panels};
 
-/// A matrix that is no parameter, packed as one.
-pub(crate) struct PackedMatrix(Packed);
+/// The first layer of a gate, for products beside those with the matrix of a projection.
+pub(crate) enum PackedGate {
+    /// Beside f32.
+    Fixed(FixedMatrix),
+    Bf16(Panels<Half>),
+    /// Of 4 bits ([`Int8Matrix::coarse`]).
+    Int8(Int8Matrix),
+}
 
 /// A matrix `[rows, cols]` as ops of the CPU read it.
 #[derive(Clone, Copy)]
@@ -38,41 +44,43 @@ impl<'a> Matrix<'a> {
     }
 
     /// The first layer `[rows, cols]` of a gate, for products beside those with this matrix; `None` where it is not
-    /// packed. Beside 8 bits it has 4 ([`Int8Matrix::coarse`]).
-    pub(crate) fn packed_gate(self, values: &[f32]) -> Option<PackedMatrix> {
+    /// packed.
+    pub(crate) fn packed_gate(self, values: &[f32]) -> Option<PackedGate> {
         let Values::Packed(packed) = self.values else { return None };
         let shape = [values.len() / self.cols, self.cols];
-        let mut gate = match packed {
-            Packed::F32(_) => Packed::F32(Panels::zeros(shape)),
-            Packed::Bf16(_) => Packed::Bf16(Panels::zeros(shape)),
-            Packed::Int8(_) => return Some(PackedMatrix(Packed::Int8(Int8Matrix::coarse(shape, values)))),
-        };
-        gate.set(0, values);
-        Some(PackedMatrix(gate))
+        Some(match packed {
+            Packed::F32(_) => PackedGate::Fixed(FixedMatrix::new(shape, values)),
+            Packed::Bf16(_) => {
+                let mut gate = Panels::zeros(shape);
+                gate.set(0, values);
+                PackedGate::Bf16(gate)
+            }
+            Packed::Int8(_) => PackedGate::Int8(Int8Matrix::coarse(shape, values)),
+        })
     }
 
     /// `Y[m, rows] = X[m, cols]·Wᵀ` and `Z = X·Vᵀ` in one go; `last` is called when V begins.
     ///
     /// # Panics
     ///
-    /// If both matrices are not packed alike.
+    /// If V was not packed for products beside this matrix.
     pub(crate) fn products(
         self,
-        other: &PackedMatrix,
+        gate: &PackedGate,
         m: usize,
         x: &[f32],
         y: [&mut [f32]; 2],
         last: impl Fn() + Sync,
     ) {
-        match (self.values, &other.0) {
-            (Values::Packed(Packed::F32(one)), Packed::F32(other)) => {
-                Panels::products([one, other], m, x, y, last)
+        match (self.values, gate) {
+            (Values::Packed(Packed::F32(one)), PackedGate::Fixed(gate)) => {
+                gate.products_beside(one, m, x, y, last)
             }
-            (Values::Packed(Packed::Bf16(one)), Packed::Bf16(other)) => {
-                Panels::products([one, other], m, x, y, last)
+            (Values::Packed(Packed::Bf16(one)), PackedGate::Bf16(gate)) => {
+                Panels::products((one, gate), m, [x, x], y, last)
             }
-            (Values::Packed(Packed::Int8(one)), Packed::Int8(other)) => {
-                Int8Matrix::products([one, other], &Rounded::new([m, self.cols], x), y, last);
+            (Values::Packed(Packed::Int8(one)), PackedGate::Int8(gate)) => {
+                Int8Matrix::products([one, gate], &Rounded::new([m, self.cols], x), y, last);
             }
             _ => unreachable!("matrices of different number types"),
         }

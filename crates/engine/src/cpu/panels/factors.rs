@@ -11,13 +11,40 @@ pub(super) const EVERY: usize = 2;
 
 /// What the second level of the cache is asked for while columns are multiplied.
 #[derive(Clone, Copy)]
-pub(super) enum Ahead<W> {
+pub(super) enum Ahead {
     /// Nothing: the processor looks ahead by itself.
     Nothing,
     /// A part of the next strip, so many bytes at a time.
     Next { first: *const u8, step: usize },
-    /// As many strips, side by side as those in use: their column 0 would lie at this address.
-    Beside(*const W),
+    /// As many strips, side by side as those in use. What is asked for while columns are multiplied lies as many bytes
+    /// behind their addresses as those columns do.
+    Beside(Strips),
+}
+
+/// Strips of numbers of any kind.
+#[derive(Clone, Copy)]
+pub(super) struct Strips {
+    /// Address of the first one.
+    pub(super) first: *const u8,
+    /// Bytes from one to the next.
+    pub(super) apart: usize,
+}
+
+// SAFETY: an address that nothing is read from.
+unsafe impl Send for Strips {}
+// SAFETY: as above.
+unsafe impl Sync for Strips {}
+
+impl Strips {
+    /// Strips of `k` columns.
+    pub(super) fn new<W>(first: *const W, k: usize) -> Self {
+        Self { first: first.cast(), apart: k * LANES * size_of::<W>() }
+    }
+
+    /// So many bytes further on.
+    pub(super) fn moved(self, bytes: isize) -> Self {
+        Self { first: self.first.wrapping_offset(bytes), ..self }
+    }
 }
 
 /// Rows of X and strips of W: addresses of their first values.
@@ -39,18 +66,19 @@ impl<W: Number> Factors<W> {
         &self,
         sums: &mut [[L; WIDE]; M],
         columns: Range<usize>,
-        mut ahead: Ahead<W>,
+        mut ahead: Ahead,
     ) {
         let mut depth = columns.start;
         // SAFETY: the caller answers for columns and instructions.
         unsafe {
             // Columns are written out: the instructions of a loop would take the place of others.
             while depth + 2 * EVERY <= columns.end {
-                for depth in [depth, depth + EVERY] {
-                    self.ask::<WIDE>(depth, &mut ahead);
-                    self.add_column(sums, depth);
-                    self.add_column(sums, depth + 1);
-                }
+                Self::ask::<WIDE, 0>(depth, &mut ahead);
+                self.add_column(sums, depth);
+                self.add_column(sums, depth + 1);
+                Self::ask::<WIDE, 1>(depth, &mut ahead);
+                self.add_column(sums, depth + EVERY);
+                self.add_column(sums, depth + EVERY + 1);
                 depth += 2 * EVERY;
             }
             for depth in depth..columns.end {
@@ -59,21 +87,22 @@ impl<W: Number> Factors<W> {
         }
     }
 
-    /// Asks for what comes ahead of `EVERY` columns.
+    /// Asks for what comes ahead of `EVERY` columns: from column `depth` on, or those after them.
     #[inline(always)]
-    fn ask<const WIDE: usize>(&self, depth: usize, ahead: &mut Ahead<W>) {
+    fn ask<const WIDE: usize, const PART: usize>(depth: usize, ahead: &mut Ahead) {
         match ahead {
             Ahead::Nothing => {}
             Ahead::Next { first, step } => {
                 prefetch(*first);
                 *first = first.wrapping_add(*step);
             }
-            Ahead::Beside(first) => {
+            Ahead::Beside(strips) => {
+                let column = LANES * size_of::<W>();
+                let lines = 2 * EVERY * column / LINE;
+                let lines = if PART == 0 { 0..lines.div_ceil(2) } else { lines.div_ceil(2)..lines };
                 for strip in 0..WIDE {
-                    let at = first.wrapping_add((strip * self.k + depth) * LANES).cast::<u8>();
-                    for line in 0..EVERY * LANES * size_of::<W>() / LINE {
-                        prefetch(at.wrapping_add(line * LINE));
-                    }
+                    let at = strips.first.wrapping_add(strip * strips.apart + depth * column);
+                    lines.clone().for_each(|line| prefetch(at.wrapping_add(line * LINE)));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::factors::{Ahead, EVERY, Factors};
+use super::factors::{Ahead, EVERY, Factors, Strips};
 use super::{Kernel, Number, PANEL, Part};
 use crate::cpu::LINE;
 use crate::cpu::gemm::streamed::kernel::{LANES, Lanes, MAX_ROWS, Portable};
@@ -13,10 +13,8 @@ const STRIPS: usize = PANEL / LANES;
 /// The fastest kernel of this processor.
 pub(super) fn fastest<W: Number>() -> Kernel<W> {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512f") {
-        return x86::avx512;
-    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        return x86::avx2;
+    if let Some((_, kernel)) = x86::kernels().next() {
+        return kernel;
     }
     compute::<Portable, W, 1, 1, 1>
 }
@@ -26,31 +24,43 @@ pub(super) fn fastest<W: Number>() -> Kernel<W> {
 pub(super) fn kernels<W: Number>() -> Vec<(&'static str, Kernel<W>)> {
     let mut all: Vec<(&'static str, Kernel<W>)> = Vec::new();
     #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            all.push(("AVX-512", x86::avx512));
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            all.push(("AVX2", x86::avx2));
-        }
-    }
+    all.extend(x86::kernels());
     all.push(("plain Rust", compute::<Portable, W, 1, 1, 1>));
     all
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Number, Part, compute};
+    use super::{Kernel, Number, Part, compute};
     use crate::cpu::gemm::streamed::x86::{Avx2, Avx512};
 
-    #[target_feature(enable = "avx512f")]
-    pub(super) unsafe fn avx512<W: Number>(part: &Part<'_, W>) {
-        // SAFETY: the caller answers for the part; the processor has AVX-512.
-        unsafe { compute::<Avx512, W, 8, 4, 4>(part) }
+    /// The kernels that this processor has, the fastest first.
+    pub(super) fn kernels<W: Number>() -> impl Iterator<Item = (&'static str, Kernel<W>)> {
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+        let bytes = avx512 && is_x86_feature_detected!("avx512vbmi");
+        let all: [(bool, &str, Kernel<W>); 3] = [
+            (bytes, "AVX-512 with VBMI", self::avx512_bytes),
+            (avx512, "AVX-512", self::avx512),
+            (avx2, "AVX2", self::avx2),
+        ];
+        all.into_iter().filter_map(|(has, name, kernel)| has.then_some((name, kernel)))
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+    unsafe fn avx512_bytes<W: Number>(part: &Part<'_, W>) {
+        // SAFETY: the caller answers for the part; the processor has AVX-512 with these sets of instructions.
+        unsafe { compute::<Avx512<true>, W, 8, 4, 4>(part) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    unsafe fn avx512<W: Number>(part: &Part<'_, W>) {
+        // SAFETY: as above.
+        unsafe { compute::<Avx512<false>, W, 8, 4, 4>(part) }
     }
 
     #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn avx2<W: Number>(part: &Part<'_, W>) {
+    unsafe fn avx2<W: Number>(part: &Part<'_, W>) {
         // SAFETY: the caller answers for the part; the processor has AVX2 and FMA.
         unsafe { compute::<Avx2, W, 4, 2, 1>(part) }
     }
@@ -159,16 +169,19 @@ unsafe fn block<L: Lanes, W: Number, const WIDE: usize, const M: usize>(
             let next = factors.w.cast::<u8>().wrapping_add(bytes + number * bytes / blocks);
             factors.add(&mut sums, 0..k, Ahead::Next { first: next, step: step / blocks });
         } else if blocks == 1 {
-            let ahead = AHEAD / (LANES * size_of::<W>());
-            let inside = k.saturating_sub(ahead) / (2 * EVERY) * (2 * EVERY);
+            let column = LANES * size_of::<W>();
+            let inside = k.saturating_sub(AHEAD / column) / (2 * EVERY) * (2 * EVERY);
+            let strips = Strips::new(factors.w, k);
             let next = match part.next {
-                _ if (col + 2 * WIDE * LANES) * k <= part.w.len() => factors.w.add(WIDE * LANES * k),
-                Some(next) => next.as_ptr(),
+                _ if (col + 2 * WIDE * LANES) * k <= part.w.len() => {
+                    strips.moved((WIDE * strips.apart) as isize)
+                }
+                Some(next) => next,
                 // Nothing that is known: what is there already is asked for once more.
-                None => factors.w,
+                None => strips,
             };
-            factors.add(&mut sums, 0..inside, Ahead::Beside(factors.w.wrapping_add(ahead * LANES)));
-            factors.add(&mut sums, inside..k, Ahead::Beside(next.wrapping_sub(inside * LANES)));
+            factors.add(&mut sums, 0..inside, Ahead::Beside(strips.moved(AHEAD as isize)));
+            factors.add(&mut sums, inside..k, Ahead::Beside(next.moved(-((inside * column) as isize))));
         } else {
             // Strips are read several times: from memory once, while all blocks are multiplied.
             factors.add(&mut sums, 0..k, Ahead::Nothing);

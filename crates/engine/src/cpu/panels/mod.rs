@@ -1,18 +1,23 @@
-//! Matrices of f32 or bf16 in strips of 16 rows, and products `Y = X·Wᵀ` with them: packed once, when a model is loaded,
-//! they run at the speed of large products for any number of rows. A strip is read from its begin to its end, by all
-//! kernels. Four strips are a panel, the least that a task computes.
+//! Matrices of f32, bf16 or whole numbers in strips of 16 rows, and products `Y = X·Wᵀ` with them: packed once, when a
+//! model is loaded, they run at the speed of large products for any number of rows. A strip is read from its begin to its
+//! end, by all kernels. Four strips are a panel, the least that a task computes.
 //!
 //! Every value of Y is summed in the order of the columns, by one fused addition after the other. So a row of Y depends
 //! on its row of X and on W only: neither on the number of rows, nor on the threads, nor on the instructions of the
 //! processor. All kernels give the same bits, and a product with bf16 those of a product with the same numbers in f32.
 
 mod factors;
+mod fixed;
 mod kernel;
+mod parts;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
+use factors::Strips;
+pub(crate) use fixed::FixedMatrix;
+pub(crate) use parts::{Output, for_parts};
 use rayon::prelude::*;
 
 use super::gemm::meter;
@@ -25,10 +30,6 @@ use crate::device::to_bf16;
 pub(crate) const PANEL: usize = 64;
 /// Products below this number of multiplications are not worth a second thread.
 const SMALL: usize = 1 << 17;
-/// Tasks per thread that even out threads of unequal speed.
-const TASKS_PER_THREAD: usize = 2;
-/// The same where there are panels enough: a thread that comes late finds some left.
-const PANEL_TASKS_PER_THREAD: usize = 8;
 
 /// A number type of weights.
 pub(crate) trait Number: Weight {
@@ -96,8 +97,8 @@ impl<W: Number> Panels<W> {
 
     /// All values, strip after strip.
     fn values(&self) -> &[W] {
-        // SAFETY: the lines hold `count` values of a type that any bits are valid for (f32, or a half), and a line is
-        // aligned for them.
+        // SAFETY: the lines hold `count` values of a type that any bits are valid for (f32, a half, or three bytes), and a
+        // line is aligned for them.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.count()) }
     }
 
@@ -146,96 +147,85 @@ impl<W: Number> Panels<W> {
 
     /// `Y[m,n] = X[m,k]·Wᵀ`, `m` rows.
     pub(crate) fn product(&self, m: usize, x: &[f32], y: &mut [f32]) {
-        Self::products_by(kernel::fastest(), [self], m, x, [y], || {});
+        self.product_by(kernel::fastest(), m, x, y);
     }
 
-    /// The same with several matrices of as many columns, all at once. `last` is called when the last one begins: what it
-    /// asks the cache for is there at the end.
-    pub(crate) fn products<const N: usize>(
-        all: [&Self; N],
-        m: usize,
-        x: &[f32],
-        y: [&mut [f32]; N],
-        last: impl Fn() + Sync,
-    ) {
-        Self::products_by(kernel::fastest(), all, m, x, y, last);
+    fn product_by(&self, kernel: Kernel<W>, m: usize, x: &[f32], y: &mut [f32]) {
+        let product = Product::new(self, kernel, m, x, y);
+        let _metered = meter::start(2 * product.size);
+        for_parts(
+            (m, [product.panels()]),
+            product.size < SMALL,
+            || {},
+            |_, rows, panels| {
+                // SAFETY: `kernel` is one that this processor has, and the parts do not overlap.
+                unsafe { product.compute(rows, panels, None) }
+            },
+        );
     }
 
-    fn products_by<const N: usize>(
-        kernel: Kernel<W>,
-        all: [&Self; N],
+    /// The same with two matrices of as many rows of X each, both at once. `last` is called when the second one begins:
+    /// what it asks the cache for is there at the end.
+    pub(crate) fn products<V: Number>(
+        (w, v): (&Self, &Panels<V>),
         m: usize,
-        x: &[f32],
-        y: [&mut [f32]; N],
+        x: [&[f32]; 2],
+        [y, z]: [&mut [f32]; 2],
         last: impl Fn() + Sync,
     ) {
-        let (k, columns) = (all[0].cols, all.iter().map(|w| w.rows).sum::<usize>());
-        for (w, y) in all.iter().zip(&y) {
-            let n = w.rows;
-            assert!(w.cols == k && x.len() == m * k && y.len() == m * n, "product of {m}x{n}x{k}");
-        }
-        if m == 0 || columns == 0 {
-            return;
-        }
-        let _metered = meter::start(2 * m * columns * k);
-        let (outputs, panels) = (y.map(|y| Output(y.as_mut_ptr())), all.map(|w| w.rows.div_ceil(PANEL)));
-        for_parts((m, panels), m * columns * k < SMALL, last, |i, rows, panels| {
-            let (w, next) = (all[i].values(), all.get(i + 1).map(|next| next.values()));
-            // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the parts
-            // lie inside Y and do not overlap.
-            unsafe { kernel(&Part { x, w, next, k, n: all[i].rows, rows, panels, y: outputs[i] }) };
+        let (one, other) =
+            (Product::new(w, kernel::fastest(), m, x[0], y), Product::new(v, kernel::fastest(), m, x[1], z));
+        let size = one.size + other.size;
+        let _metered = meter::start(2 * size);
+        let panels = [one.panels(), other.panels()];
+        for_parts((m, panels), size < SMALL, last, |i, rows, panels| {
+            // SAFETY: the kernels are some that this processor has, and the parts do not overlap.
+            unsafe {
+                match i {
+                    0 => one.compute(rows, panels, Some(v.strips())),
+                    _ => other.compute(rows, panels, None),
+                }
+            }
         });
     }
-}
 
-/// What a range of the panels of several matrices, one after the other, is in each: `counts` are their panels.
-fn of_each<const N: usize>(
-    counts: [usize; N],
-    range: Range<usize>,
-) -> impl Iterator<Item = (usize, Range<usize>)> {
-    let mut before = 0;
-    counts.into_iter().enumerate().filter_map(move |(i, count)| {
-        let first = before;
-        before += count;
-        let inside = range.start.max(first)..range.end.min(before);
-        (inside.start < inside.end).then(|| (i, inside.start - first..inside.end - first))
-    })
-}
-
-/// Calls `compute(matrix, rows, panels)` for parts of `m` rows and of matrices of `counts` panels, by all threads unless
-/// the product is small, and `last` once, before the first part of the last matrix.
-pub(crate) fn for_parts<const N: usize>(
-    (m, counts): (usize, [usize; N]),
-    small: bool,
-    last: impl Fn() + Sync,
-    compute: impl Fn(usize, Range<usize>, Range<usize>) + Sync,
-) {
-    let (threads, panels) = (rayon::current_num_threads(), counts.iter().sum());
-    let compute = |rows: Range<usize>, panels: Range<usize>| {
-        for (i, panels) in of_each(counts, panels) {
-            if [i + 1, rows.start, panels.start] == [N, 0, 0] {
-                last();
-            }
-            compute(i, rows.clone(), panels);
-        }
-    };
-    if small || threads == 1 {
-        return compute(0..m, 0..panels);
+    fn strips(&self) -> Strips {
+        Strips::new(self.values().as_ptr(), self.cols)
     }
-    let [row_step, panel_step] = steps([m, panels], threads);
-    let across = panels.div_ceil(panel_step);
-    (0..m.div_ceil(row_step) * across).into_par_iter().with_max_len(1).for_each(|task| {
-        let (row, panel) = (task / across * row_step, task % across * panel_step);
-        compute(row..m.min(row + row_step), panel..panels.min(panel + panel_step));
-    });
 }
 
-/// Rows and panels of a task.
-fn steps([m, panels]: [usize; 2], threads: usize) -> [usize; 2] {
-    let panel_step = panels.div_ceil(threads * PANEL_TASKS_PER_THREAD);
-    let down = (threads * TASKS_PER_THREAD / panels.div_ceil(panel_step)).max(1);
-    let row_step = m.div_ceil(down).next_multiple_of(MAX_ROWS).max(4 * MAX_ROWS);
-    [row_step.min(m), panel_step]
+/// A product, part by part.
+struct Product<'a, W> {
+    w: &'a Panels<W>,
+    kernel: Kernel<W>,
+    x: &'a [f32],
+    y: Output,
+    /// Number of multiplications.
+    size: usize,
+}
+
+impl<'a, W: Number> Product<'a, W> {
+    fn new(w: &'a Panels<W>, kernel: Kernel<W>, m: usize, x: &'a [f32], y: &'a mut [f32]) -> Self {
+        let [n, k] = [w.rows, w.cols];
+        assert!(x.len() == m * k && y.len() == m * n, "product of {m}x{n}x{k}");
+        Self { w, kernel, x, y: Output(y.as_mut_ptr()), size: m * n * k }
+    }
+
+    fn panels(&self) -> usize {
+        self.w.rows.div_ceil(PANEL)
+    }
+
+    /// Computes some rows and panels; `next` are the strips that are read next, where they are known.
+    ///
+    /// # Safety
+    ///
+    /// The processor has the kernel's instructions; rows and panels lie inside the product, and nobody else computes them.
+    unsafe fn compute(&self, rows: Range<usize>, panels: Range<usize>, next: Option<Strips>) {
+        let Self { w, kernel, x, y, .. } = *self;
+        let part = Part { x, w: w.values(), next, k: w.cols, n: w.rows, rows, panels, y };
+        // SAFETY: the caller answers for the processor and the part; the sizes of the slices have been checked.
+        unsafe { kernel(&part) }
+    }
 }
 
 /// A part of Y: some of its rows, and the columns of some panels.
@@ -243,8 +233,8 @@ struct Part<'a, W> {
     x: &'a [f32],
     /// All strips.
     w: &'a [W],
-    /// Those of the matrix that is read next, with as many columns, where it is known.
-    next: Option<&'a [W]>,
+    /// Those of the matrix that is read next, where it is known.
+    next: Option<Strips>,
     /// Values of a row of X and of W.
     k: usize,
     /// Values of a row of Y.
@@ -253,15 +243,6 @@ struct Part<'a, W> {
     panels: Range<usize>,
     y: Output,
 }
-
-/// Y, whose parts are written by several threads.
-#[derive(Clone, Copy)]
-pub(crate) struct Output(pub(crate) *mut f32);
-
-// SAFETY: `for_parts` gives out disjoint parts, and only the kernel that owns a part writes to it.
-unsafe impl Send for Output {}
-// SAFETY: as above.
-unsafe impl Sync for Output {}
 
 /// Computes a part. Unsafe because the processor must have its instructions.
 type Kernel<W> = unsafe fn(&Part<'_, W>);

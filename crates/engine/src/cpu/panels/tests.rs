@@ -1,11 +1,16 @@
 //! Every kernel of this machine against sums one after the other, to the bit.
 
+use super::parts::{PANEL_TASKS_PER_THREAD, of_each, steps};
 use super::*;
 use crate::Rng;
 
-fn random(seed: u64, len: usize) -> Vec<f32> {
+pub(super) fn random(seed: u64, len: usize) -> Vec<f32> {
     let stream = Rng::new(seed, 0).stream(0);
     (0..len as u32).map(|i| stream.normal(i, 0)).collect()
+}
+
+fn sized(size: f32, values: &[f32]) -> Vec<f32> {
+    values.iter().map(|value| value * size).collect()
 }
 
 fn panels<W: Number>(values: &[f32], shape: [usize; 2]) -> Panels<W> {
@@ -14,11 +19,12 @@ fn panels<W: Number>(values: &[f32], shape: [usize; 2]) -> Panels<W> {
     panels
 }
 
-fn check<W: Number>() {
+/// Weights of this size.
+pub(super) fn check<W: Number>(size: f32) {
     let few = [[1, 1, 1], [1, 6, 512], [1, 300, 70], [2, 330, 19], [3, 200, 41]];
     let many = [[5, 67, 15], [7, 64, 16], [13, 131, 70], [31, 50, 33]];
     for [m, n, k] in few.into_iter().chain(many) {
-        let (x, panels) = (random(1, m * k), panels::<W>(&random(2, n * k), [n, k]));
+        let (x, panels) = (random(1, m * k), panels::<W>(&sized(size, &random(2, n * k)), [n, k]));
         let mut want = Vec::new();
         for x in x.chunks_exact(k) {
             for row in 0..n {
@@ -29,7 +35,7 @@ fn check<W: Number>() {
         }
         for (name, kernel) in kernel::kernels() {
             let mut y = vec![f32::NAN; m * n];
-            Panels::products_by(kernel, [&panels], m, &x, [&mut y], || {});
+            panels.product_by(kernel, m, &x, &mut y);
             assert_eq!(y, want, "{name}, {m}x{n}x{k}");
         }
     }
@@ -37,24 +43,24 @@ fn check<W: Number>() {
 
 #[test]
 fn all_kernels_give_the_same_bits() {
-    check::<f32>();
-    check::<Half>();
+    check::<f32>(1.0);
+    check::<Half>(1.0);
 }
 
 /// Matrices of several sizes at once, by one thread and by several: the products of each alone.
-fn check_at_once<W: Number>() {
+pub(super) fn check_at_once<W: Number, V: Number>() {
     let k = 130;
     for [m, first, second] in [[1, 64, 64], [1, 300, 600], [5, 200, 70], [40, 1, 300], [67, 512, 129]] {
         let x = random(1, m * k);
-        let [one, other] =
-            [(2, first), (3, second)].map(|(seed, n)| panels::<W>(&random(seed, n * k), [n, k]));
+        let one = panels::<W>(&random(2, first * k), [first, k]);
+        let other = panels::<V>(&sized(1e6, &random(3, second * k)), [second, k]);
         let [mut want, mut want_other] = [first, second].map(|n| vec![0.0; m * n]);
         one.product(m, &x, &mut want);
         other.product(m, &x, &mut want_other);
         for threads in [1, 3] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let [mut y, mut z] = [first, second].map(|n| vec![f32::NAN; m * n]);
-            pool.install(|| Panels::products([&one, &other], m, &x, [&mut y, &mut z], || {}));
+            pool.install(|| Panels::products((&one, &other), m, [&x, &x], [&mut y, &mut z], || {}));
             assert!(y == want && z == want_other, "{m} rows, {first} and {second}, {threads} threads");
         }
     }
@@ -62,8 +68,8 @@ fn check_at_once<W: Number>() {
 
 #[test]
 fn products_at_once_are_those_of_each() {
-    check_at_once::<f32>();
-    check_at_once::<Half>();
+    check_at_once::<f32, f32>();
+    check_at_once::<Half, Half>();
     let of = |range| of_each([3, 0, 2], range).collect::<Vec<_>>();
     assert_eq!(of(0..5), [(0, 0..3), (2, 0..2)]);
     assert_eq!(of(2..4), [(0, 2..3), (2, 0..1)]);

@@ -8,7 +8,7 @@ use crate::device::Buffer;
 use crate::ops::batch_norm::Running;
 use crate::ops::decode::{Heads, Keys, Lineage, weigh};
 use crate::ops::mixture::cpu::{Tail, fits as fits_network, second_layer};
-use crate::params::{PackedMatrix, Params};
+use crate::params::{PackedGate, Params};
 use crate::{Tape, Tensor, Var};
 
 /// Returns true if matrices are packed and the second layer of the gate is not.
@@ -20,7 +20,7 @@ pub(super) fn fits(params: &Params, gated: &Gated) -> bool {
 /// The parameters of a gate, and the sums of hidden units.
 pub(super) struct Folded {
     /// W₁'.
-    weight: PackedMatrix,
+    weight: PackedGate,
     /// b₁'.
     bias: Vec<f32>,
     /// W₂ and b₂, side by side: nothing of a gate is still in the cache when its next step comes.

@@ -20,6 +20,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn load(at: *const f32) -> Self;
     /// The 16 values whose upper halves are at `at`, and whose lower halves are 0.
     unsafe fn widen(at: *const u16) -> Self;
+    /// 256 times the 16 whole numbers of 24 bits at `at`.
+    unsafe fn expand(at: *const [u8; 3]) -> Self;
     /// The value at `at` in all lanes.
     unsafe fn splat(at: *const f32) -> Self;
     /// Writes the 16 values to `at`.
@@ -55,6 +57,13 @@ impl Lanes for Portable {
         // SAFETY: the caller gives the address of 16 values.
         let halves = unsafe { at.cast::<[u16; LANES]>().read_unaligned() };
         Self(halves.map(|half| f32::from_bits(u32::from(half) << 16)))
+    }
+
+    #[inline(always)]
+    unsafe fn expand(at: *const [u8; 3]) -> Self {
+        // SAFETY: the caller gives the address of 16 values.
+        let numbers = unsafe { at.cast::<[[u8; 3]; LANES]>().read_unaligned() };
+        Self(numbers.map(|[low, middle, high]| i32::from_le_bytes([0, low, middle, high]) as f32))
     }
 
     #[inline(always)]

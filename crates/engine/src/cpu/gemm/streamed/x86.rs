@@ -32,7 +32,7 @@ pub(super) fn kernels<W: Weight>() -> Vec<(&'static str, Kernel<W>)> {
 #[target_feature(enable = "avx512f")]
 unsafe fn avx512<W: Weight>(part: &Part<'_, W>) {
     // SAFETY: the caller answers for the part; the processor has AVX-512.
-    unsafe { compute::<Avx512, W>(part) }
+    unsafe { compute::<Avx512<false>, W>(part) }
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -41,10 +41,29 @@ unsafe fn avx2<W: Weight>(part: &Part<'_, W>) {
     unsafe { compute::<Avx2, W>(part) }
 }
 
-#[derive(Clone, Copy)]
-pub(in crate::cpu) struct Avx512(__m512);
+/// Which byte goes to each byte of 16 lanes, so that these are 256 times the numbers of three bytes that follow each
+/// other. Byte 48 is the first one behind them, a 0.
+const UPPER_BYTES: [[u8; 4]; 16] = {
+    let mut places = [[48; 4]; 16];
+    let mut lane = 0;
+    while lane < 16 {
+        let first = 3 * lane as u8;
+        places[lane] = [48, first, first + 1, first + 2];
+        lane += 1;
+    }
+    places
+};
+/// The same for four lanes: −1 is a 0, and the numbers begin at byte 0, or at byte 4.
+const UPPER_BYTES_OF_FOUR: [[i8; 16]; 2] = [
+    [-1, 0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11],
+    [-1, 4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15],
+];
 
-impl Lanes for Avx512 {
+/// 16 lanes of AVX-512; with `BYTES` the processor can also permute bytes (VBMI).
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct Avx512<const BYTES: bool>(__m512);
+
+impl<const BYTES: bool> Lanes for Avx512<BYTES> {
     const ROWS: usize = MAX_ROWS;
 
     #[inline(always)]
@@ -65,6 +84,25 @@ impl Lanes for Avx512 {
         let halves = unsafe { _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast())) };
         // SAFETY: as above.
         Self(unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(halves)) })
+    }
+
+    #[inline(always)]
+    unsafe fn expand(at: *const [u8; 3]) -> Self {
+        // SAFETY: the caller gives the address of 16 values, 48 bytes, and only those are read. Kernels that expand have
+        // asked for BW, and for VBMI where `BYTES` says so.
+        unsafe {
+            let bytes = _mm512_maskz_loadu_epi32(0x0fff, at.cast());
+            let lanes = if BYTES {
+                let places = _mm512_loadu_si512(UPPER_BYTES.as_ptr().cast());
+                _mm512_permutexvar_epi8(places, bytes)
+            } else {
+                // Four numbers to each four of lanes, and each number to the upper bytes of its lane.
+                let fours = _mm512_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0, 6, 7, 8, 0, 9, 10, 11, 0);
+                let places = _mm512_broadcast_i32x4(_mm_loadu_si128(UPPER_BYTES_OF_FOUR[0].as_ptr().cast()));
+                _mm512_shuffle_epi8(_mm512_permutexvar_epi32(fours, bytes), places)
+            };
+            Self(_mm512_cvtepi32_ps(lanes))
+        }
     }
 
     #[inline(always)]
@@ -140,6 +178,20 @@ impl Lanes for Avx2 {
                 _mm256_castsi256_ps(_mm256_slli_epi32::<16>(halves))
             };
             Self(eight(at), eight(at.add(8)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn expand(at: *const [u8; 3]) -> Self {
+        // SAFETY: the caller gives the address of 16 values, and only those are read: of eight, 24 bytes, bytes 0 to 15
+        // and 8 to 23.
+        unsafe {
+            let eight = |at: *const u8| {
+                let fours = _mm256_loadu2_m128i(at.add(8).cast(), at.cast());
+                let places = _mm256_loadu_si256(UPPER_BYTES_OF_FOUR.as_ptr().cast());
+                _mm256_cvtepi32_ps(_mm256_shuffle_epi8(fours, places))
+            };
+            Self(eight(at.cast()), eight(at.add(8).cast()))
         }
     }
 
