@@ -1,5 +1,7 @@
 //! Shared CPU code: matrix products, parallel row loops with fixed order of sums, vectorised exponentials.
 
+#[cfg(target_arch = "x86_64")]
+mod caches;
 pub mod gemm;
 pub mod int8;
 mod lines;

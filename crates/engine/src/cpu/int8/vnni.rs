@@ -6,9 +6,11 @@ use super::nibbles::{SHARED, UPPER};
 use super::{Int8Matrix, LANES, Line, PANEL, Part, STEP, STRIPS};
 use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
 
-/// Lines of a strip that processors with AMX ask for ahead of their use: the first level of the cache has room for them.
+/// Lines of a strip that processors with AMX ask the first level of the cache for, ahead of their use.
 pub(super) const NEAR: usize = 16;
-/// The same for others, which ask the second level.
+/// The same for others whose first level has room for them: 48 KB, as that of Zen 5.
+pub(super) const FARTHER: usize = 32;
+/// The same for the rest, which ask the second level.
 pub(super) const FAR: usize = 64;
 
 /// The strips of a panel as they lie in memory.

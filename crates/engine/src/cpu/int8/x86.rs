@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::vnni::{FAR, vnni};
+use super::vnni::{FAR, FARTHER, vnni};
 use super::{Form, Kernel, LANES, Part, STEP, STRIPS};
+use crate::cpu::caches;
 
 /// The kernels of this processor, the fastest first.
 pub(super) fn kernels() -> Vec<Kernel> {
@@ -13,7 +14,11 @@ pub(super) fn kernels() -> Vec<Kernel> {
         kernels.push(Kernel { name: "AMX-INT8", form: Form::Shifted, compute: super::amx::amx });
     }
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-        kernels.push(Kernel { name: "AVX-512 VNNI", form: Form::Shifted, compute: vnni::<FAR, _MM_HINT_T1> });
+        let compute: unsafe fn(&Part<'_>) = match caches::has_large_first_level() {
+            true => vnni::<FARTHER, _MM_HINT_T0>,
+            false => vnni::<FAR, _MM_HINT_T1>,
+        };
+        kernels.push(Kernel { name: "AVX-512 VNNI", form: Form::Shifted, compute });
     }
     if is_x86_feature_detected!("avx2") {
         kernels.push(Kernel { name: "AVX2", form: Form::Split, compute: avx2 });
