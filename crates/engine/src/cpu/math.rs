@@ -1,5 +1,14 @@
 //! Elementary functions written so that the compiler can vectorise loops over them.
 
+/// 1.5·2²³: what is added to it is rounded to a whole number, which is then in its lowest bits.
+const ROUND: f32 = 12_582_912.0;
+
+/// 2 to the power that [`ROUND`] has rounded.
+#[inline(always)]
+fn power_of_two(rounded: f32) -> f32 {
+    f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
+}
+
 /// eˣ to about 2 units in the last place, for any finite x; 0 below −87.3, capped above 88.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
@@ -8,15 +17,15 @@ pub(crate) fn exp(x: f32) -> f32 {
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     let clamped = x.clamp(-87.3, 88.0);
-    let n = (clamped * LOG2_E).round_ties_even();
+    let rounded = clamped * LOG2_E + ROUND;
+    let n = rounded - ROUND;
     let r = n.mul_add(-LN2_LOW, n.mul_add(-LN2_HIGH, clamped));
     let mut poly = 1.987_569_2e-4;
     for c in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
         poly = r.mul_add(poly, c);
     }
     let mantissa = (r * r).mul_add(poly, r) + 1.0;
-    let power = f32::from_bits(((n as i32 + 127) << 23) as u32);
-    if x < -87.3 { 0.0 } else { mantissa * power }
+    if x < -87.3 { 0.0 } else { mantissa * power_of_two(rounded) }
 }
 
 /// tanh x = 1 − 2/(e²ˣ + 1), with a polynomial (from the Cephes library) near 0 where that cancels.
@@ -35,18 +44,15 @@ pub(crate) fn tanh(x: f32) -> f32 {
 /// tanh x to 2e-7, a small part of 1 and not of a small x: for hidden units of gates in search.
 #[inline(always)]
 pub(crate) fn quick_tanh(x: f32) -> f32 {
-    // 1.5·2²³: what is added to it is rounded to a whole number, which is then in its lowest bits.
-    const ROUND: f32 = 12_582_912.0;
     const LN2: f32 = std::f32::consts::LN_2;
     let twice = (2.0 * x).clamp(-30.0, 30.0);
-    let shifted = twice.mul_add(std::f32::consts::LOG2_E, ROUND);
-    let r = (shifted - ROUND).mul_add(-LN2, twice);
+    let rounded = twice.mul_add(std::f32::consts::LOG2_E, ROUND);
+    let r = (rounded - ROUND).mul_add(-LN2, twice);
     let mut poly = 1.398_2e-3;
     for c in [8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5, 1.0, 1.0] {
         poly = r.mul_add(poly, c);
     }
-    let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0f32.to_bits()));
-    1.0 - 2.0 / power.mul_add(poly, 1.0)
+    1.0 - 2.0 / power_of_two(rounded).mul_add(poly, 1.0)
 }
 
 /// σ(x) = 1/(1 + e⁻ˣ).
