@@ -73,28 +73,35 @@ fn attend_rows<'a, T: Kept, K: Fn(usize) -> &'a [T]>(
             || {
                 out.fill(0.0);
                 let (query, kept) = (&q.row(row)[..width], source(row));
-                let Some(weights) = heads.weights.map(|weights| weights.row(row)) else {
-                    return attend(query, heads.width, kept, |_| true, out);
-                };
-                match weights.contains(&0.0) {
-                    true => attend(query, heads.width, kept, |head| weights[head] != 0.0, out),
-                    false => attend(query, heads.width, kept, |_| true, out),
+                match heads.weights.map(|weights| weights.row(row)) {
+                    None => attend(query, heads.width, kept, |_| true, |_| 1.0, out),
+                    Some(weights) if weights.contains(&0.0) => {
+                        attend(
+                            query,
+                            heads.width,
+                            kept,
+                            |head| weights[head] != 0.0,
+                            |head| weights[head],
+                            out,
+                        );
+                    }
+                    Some(weights) => attend(query, heads.width, kept, |_| true, |head| weights[head], out),
                 }
-                weigh(out, weights);
             },
         );
     });
 }
 
-/// The heads of a query, of `k` values each, that are open, against `count` rows of keys and values; adds to `out`. Rows
-/// are read as they lie, all heads at once: they are often 2,048 or 4,096 bytes apart, and a cache keeps few of the same
-/// head.
+/// The heads of a query, of `k` values each, that are open, against `count` rows of keys and values; adds to `out`, which is
+/// 0, and multiplies each head by its weight. Rows are read as they lie, all heads at once: they are often 2,048 or 4,096
+/// bytes apart, and a cache keeps few of the same head.
 #[inline(always)]
 fn attend<'a, T: Kept>(
     query: &[f32],
     k: usize,
     (count, kv): (usize, impl Fn(usize) -> &'a [T]),
     open: impl Fn(usize) -> bool,
+    weight: impl Fn(usize) -> f32,
     out: &mut [f32],
 ) {
     if count == 0 {
@@ -123,7 +130,8 @@ fn attend<'a, T: Kept>(
         let values: [&[T]; TOGETHER] = std::array::from_fn(|i| &kv(first + i.min(some - 1))[width..]);
         for (head, out) in out.chunks_exact_mut(k).enumerate().filter(|(head, _)| open(*head)) {
             let p = &chances[head * count + first..][..some];
-            add_values(out, p, values.map(|value| &value[head * k..][..k]));
+            let factor = if first + some == count { weight(head) } else { 1.0 };
+            add_values(out, p, values.map(|value| &value[head * k..][..k]), factor);
         }
     }
 }
@@ -142,9 +150,9 @@ const TOGETHER: usize = 4;
 /// Values of a head that are summed at a time.
 const RUN: usize = 32;
 
-/// Adds rows of values times their chances, one after the other.
+/// Adds rows of values times their chances, one after the other, and multiplies the sums by a factor.
 #[inline(always)]
-fn add_values<T: Kept>(out: &mut [f32], p: &[f32], values: [&[T]; TOGETHER]) {
+fn add_values<T: Kept>(out: &mut [f32], p: &[f32], values: [&[T]; TOGETHER], factor: f32) {
     let mut runs = out.chunks_exact_mut(RUN);
     for (run, out) in runs.by_ref().enumerate() {
         let mut sums = [0.0; RUN];
@@ -153,11 +161,12 @@ fn add_values<T: Kept>(out: &mut [f32], p: &[f32], values: [&[T]; TOGETHER]) {
             let value = &value[run * RUN..(run + 1) * RUN];
             sums.iter_mut().zip(value).for_each(|(sum, v)| *sum = v.get().mul_add(*p, *sum));
         }
-        out.copy_from_slice(&sums);
+        out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * factor);
     }
     let out = runs.into_remainder();
     for (p, value) in p.iter().zip(values) {
         let value = &value[value.len() - out.len()..];
         out.iter_mut().zip(value).for_each(|(o, v)| *o = v.get().mul_add(*p, *o));
     }
+    out.iter_mut().for_each(|out| *out *= factor);
 }
