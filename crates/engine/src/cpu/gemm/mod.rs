@@ -17,7 +17,7 @@ pub(in crate::cpu) mod amx;
 mod halves;
 pub(super) mod meter;
 mod portable;
-pub(super) mod streamed;
+pub(crate) mod streamed;
 #[cfg(test)]
 mod tests;
 

@@ -4,11 +4,10 @@ use rayon::prelude::*;
 
 use super::Gated;
 use crate::cpu::{for_rows, math, prefetch_all, vectorised};
-use crate::device::Buffer;
 use crate::ops::batch_norm::Running;
 use crate::ops::decode::{Heads, Keys, Lineage, weigh};
 use crate::ops::mixture::cpu::{Tail, fits as fits_network, second_layer};
-use crate::params::{PackedGate, Params};
+use crate::params::{Matrix, PackedGate, Params};
 use crate::{Tape, Tensor, Var};
 
 /// Returns true if matrices are packed and the second layer of the gate is not.
@@ -27,7 +26,7 @@ pub(super) struct Folded {
     second: Vec<f32>,
     /// Sums over the steps of each hypothesis, as of the last step.
     sums: Vec<f32>,
-    /// Those of this step.
+    /// The products of this step, which become sums.
     next: Vec<f32>,
     /// State of the parameters that it was made of.
     state: u64,
@@ -63,52 +62,54 @@ impl Folded {
         }
     }
 
-    /// Asks the cache for all that [`Self::weigh`] reads: products of matrices evict it from step to step, and it would be
-    /// waited for line by line.
-    fn ask(&self) {
-        [&self.bias, &self.second, &self.sums, &self.next]
-            .into_iter()
-            .for_each(|values| prefetch_all(values));
+    /// Multiplies x with the projection and with W₁', whose products are summands of the next sums, in one go.
+    fn project(&mut self, projection: Matrix<'_>, rows: usize, x: &[f32], projected: &mut [f32]) {
+        let Self { weight, bias, second, sums, next, .. } = self;
+        next.resize(rows * bias.len(), 0.0);
+        // What `weigh` reads is no longer in the cache, as products of matrices evict it from step to step, and it would be
+        // waited for line by line.
+        let ask = || {
+            if rows <= FEW_ROWS {
+                [&*bias, &*second, &*sums].into_iter().for_each(|values| prefetch_all(values));
+            }
+        };
+        projection.products(weight, rows, x, [projected, next], ask);
     }
 
-    /// Head weights `[R, H]` from the products of x with W₁', which are the hidden units afterwards.
-    fn weigh(&mut self, experts: &Tensor, lineage: &Lineage, (units, weights): (&mut [f32], &mut [f32])) {
+    /// Head weights `[R, H]` after [`Self::project`].
+    fn weigh(&mut self, experts: &Tensor, lineage: &Lineage, weights: &mut [f32]) {
         let Self { bias, second, sums, next, .. } = self;
-        let (hidden, heads, rows) = (bias.len(), experts.cols(), lineage.rows());
-        let (second, b2) = second.split_at(experts.rows() * hidden);
-        let tail = Tail { second, b2, experts };
-        next.resize(rows * hidden, 0.0);
-        let before = &*sums;
-        let task = |first: usize, units: &mut [f32], sums: &mut [f32], weights: &mut [f32]| {
+        let (hidden, count, heads, rows) = (bias.len(), experts.rows(), experts.cols(), lineage.rows());
+        let (second, b2) = second.split_at(count * hidden);
+        let (tail, before) = (Tail { second, b2, experts }, &*sums);
+        let task = |first: usize, sums: &mut [f32], weights: &mut [f32]| {
             vectorised(
                 #[inline(always)]
                 || {
-                    let mut gates = vec![0.0; experts.rows()];
-                    let rows = units.chunks_exact_mut(hidden).zip(sums.chunks_exact_mut(hidden));
-                    for (i, ((units, sum), weights)) in rows.zip(weights.chunks_exact_mut(heads)).enumerate()
-                    {
-                        let row = first + i;
+                    let rows = weights.len() / heads;
+                    let mut scratch = vec![0.0; rows * (hidden + count)];
+                    let (units, gates) = scratch.split_at_mut(rows * hidden);
+                    let rows = sums.chunks_exact_mut(hidden).zip(units.chunks_exact_mut(hidden));
+                    for (row, (sums, units)) in (first..).zip(rows) {
                         if let Some(parent) = lineage.parent(row) {
                             let past = &before[parent * hidden..][..hidden];
-                            units.iter_mut().zip(past).for_each(|(unit, past)| *unit += past);
+                            sums.iter_mut().zip(past).for_each(|(sum, past)| *sum += past);
                         }
                         let factor = 1.0 / (lineage.ages()[row] + 1) as f32;
-                        for ((unit, sum), b) in units.iter_mut().zip(sum).zip(&*bias) {
-                            *sum = *unit;
-                            *unit = math::quick_tanh(*unit * factor + b);
+                        for ((unit, sum), b) in units.iter_mut().zip(&*sums).zip(&*bias) {
+                            *unit = math::quick_tanh(*sum * factor + b);
                         }
-                        tail.weigh(units, &mut gates, weights);
                     }
+                    tail.weigh(units, gates, weights);
                 },
             );
         };
         if rows <= ROWS_PER_TASK {
-            task(0, units, next, weights);
+            task(0, next, weights);
         } else {
             let [of_units, of_weights] = [hidden, heads].map(|width| ROWS_PER_TASK * width);
-            let tasks = units.par_chunks_mut(of_units).zip(next.par_chunks_mut(of_units));
-            let tasks = tasks.zip(weights.par_chunks_mut(of_weights)).enumerate();
-            tasks.for_each(|(i, ((units, sums), weights))| task(i * ROWS_PER_TASK, units, sums, weights));
+            let tasks = next.par_chunks_mut(of_units).zip(weights.par_chunks_mut(of_weights)).enumerate();
+            tasks.for_each(|(i, (sums, weights))| task(i * ROWS_PER_TASK, sums, weights));
         }
         std::mem::swap(sums, next);
     }
@@ -125,27 +126,21 @@ pub(super) fn step(
     experts: &Tensor,
     lineage: &Lineage,
 ) -> (Var, Tensor) {
-    let (projected, mut units) = project(tape.params, x, (gated, folded));
+    let projected = project(tape.params, x, (gated, folded));
     let shape = [x.rows(), experts.cols()];
     let mut weights = tape.device().scratch_floats(shape[0] * shape[1]);
-    folded.weigh(experts, lineage, (&mut units, &mut weights));
+    folded.weigh(experts, lineage, &mut weights);
     (Var::constant(projected), Tensor::new(shape, weights))
 }
 
-/// A projection, and the products of x with W₁', which are made with it, by all threads.
-fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &Folded)) -> (Tensor, Buffer) {
+/// A projection; the products of x with W₁' are made with it, by all threads.
+fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &mut Folded)) -> Tensor {
     let (rows, [weight, bias]) = (x.rows(), gated.projection);
     let cols = params.block(weight).rows;
-    let [mut y, mut units] =
-        [cols, folded.bias.len()].map(|cols| params.device().scratch_floats(rows * cols));
-    let ask = || {
-        if rows <= FEW_ROWS {
-            folded.ask();
-        }
-    };
-    params.matrix(weight).products(&folded.weight, rows, x.values(), [&mut y, &mut units], ask);
+    let mut y = params.device().scratch_floats(rows * cols);
+    folded.project(params.matrix(weight), rows, x.values(), &mut y);
     add_bias(&mut y, params.values(bias));
-    (Tensor::new([rows, cols], y), units)
+    Tensor::new([rows, cols], y)
 }
 
 /// Rows of a step up to which what follows the product of a gate is asked for, and threads attend beside it: it is then
@@ -168,14 +163,14 @@ pub(super) fn attend(
     (heads, mut keys): (Heads, Keys<'_>),
 ) -> Var {
     let (params, rows, width) = (tape.params, x.rows(), heads.count * heads.width);
-    let (projected, mut units) = project(params, x, (gated, folded));
+    let projected = project(params, x, (gated, folded));
     let [mut context, mut weights] =
         [width, heads.count].map(|cols| params.device().scratch_floats(rows * cols));
     let attention = || {
         keys.store(params.device(), &projected, heads, lineage);
         keys.attend(&projected, heads, lineage, &mut context);
     };
-    rayon::join(attention, || folded.weigh(experts, lineage, (&mut units, &mut weights)));
+    rayon::join(attention, || folded.weigh(experts, lineage, &mut weights));
     vectorised(
         #[inline(always)]
         || {

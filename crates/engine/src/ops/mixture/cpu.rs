@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{GateNetwork, Pick, Results};
-use crate::cpu::gemm::Precision;
+use crate::cpu::gemm::{Precision, streamed};
 use crate::cpu::{for_rows, math, vectorised};
 use crate::params::Params;
 use crate::rng::Stream;
@@ -56,11 +56,10 @@ pub(super) fn weigh_by_gate(
         vectorised(
             #[inline(always)]
             || {
-                let rows = units.chunks_exact_mut(b1.len()).zip(gates.chunks_exact_mut(experts.rows()));
-                for ((units, gates), weights) in rows.zip(weights.chunks_exact_mut(experts.cols())) {
+                for units in units.chunks_exact_mut(b1.len()) {
                     units.iter_mut().zip(b1).for_each(|(unit, b)| *unit = math::tanh(*unit + b));
-                    tail.weigh(units, gates, weights);
                 }
+                tail.weigh(units, gates, weights);
             },
         );
     });
@@ -85,14 +84,17 @@ pub(crate) struct Tail<'a> {
 }
 
 impl Tail<'_> {
-    /// Gates and head weights of one row.
+    /// Gates and head weights of some rows.
     #[inline(always)]
     pub(crate) fn weigh(&self, units: &[f32], gates: &mut [f32], weights: &mut [f32]) {
-        for ((gate, row), b) in gates.iter_mut().zip(self.second.chunks_exact(units.len())).zip(self.b2) {
-            *gate = math::dot(row, units) + b;
+        let Self { second, b2, experts } = *self;
+        let (count, hidden) = (b2.len(), second.len() / b2.len());
+        streamed::product([gates.len() / count, count, hidden], units, second, gates);
+        for (gates, weights) in gates.chunks_exact_mut(count).zip(weights.chunks_exact_mut(experts.cols())) {
+            gates.iter_mut().zip(b2).for_each(|(gate, b)| *gate += b);
+            math::softmax(gates);
+            mix_row(gates, experts, weights);
         }
-        math::softmax(gates);
-        mix_row(gates, self.experts, weights);
     }
 }
 

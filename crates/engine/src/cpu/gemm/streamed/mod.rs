@@ -95,7 +95,7 @@ pub(in crate::cpu) fn kernels<W: Weight>() -> Vec<(&'static str, Kernel<W>)> {
 }
 
 /// `Y[m,n] = X[m,k]·W[n,k]ᵀ`; all sizes are above 0.
-pub(in crate::cpu) fn product<W: Weight>(size: [usize; 3], x: &[f32], w: &[W], y: &mut [f32]) {
+pub(crate) fn product<W: Weight>(size: [usize; 3], x: &[f32], w: &[W], y: &mut [f32]) {
     product_by(fastest(), size, x, w, y);
 }
 
