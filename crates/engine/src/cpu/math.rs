@@ -108,18 +108,12 @@ pub(crate) fn sum_by(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
 /// Σ a·b, in 16 lanes.
 #[inline(always)]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    dot_by(a, b, |y| y)
-}
-
-/// Σ a·f(b), in 16 lanes.
-#[inline(always)]
-pub(crate) fn dot_by<T: Copy>(a: &[f32], b: &[T], f: impl Fn(T) -> f32) -> f32 {
     let mut lanes = [0.0f32; 16];
     let (a_chunks, b_chunks) = (a.chunks_exact(16), b.chunks_exact(16));
-    let rest: f32 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(x, y)| x * f(*y)).sum();
+    let rest: f32 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(x, y)| x * y).sum();
     for (x, y) in a_chunks.zip(b_chunks) {
         for ((lane, &x), &y) in lanes.iter_mut().zip(x).zip(y) {
-            *lane = x.mul_add(f(y), *lane);
+            *lane = x.mul_add(y, *lane);
         }
     }
     rest + lanes.iter().sum::<f32>()

@@ -1,5 +1,6 @@
 //! Attention of single rows on the CPU.
 
+mod scores;
 #[cfg(test)]
 mod tests;
 
@@ -10,8 +11,9 @@ use super::attention::Weighted;
 use super::kept::Kept;
 use super::keys::Memory;
 use crate::Tensor;
-use crate::cpu::{math, prefetch_all, vectorised};
+use crate::cpu::{math, vectorised};
 use crate::cuda::memory::Dtype;
+use scores::Scores;
 
 /// Each query, at the beginning of a row of qkv, against the keys and values of all steps of its hypothesis.
 pub(super) fn attention_cached(
@@ -107,18 +109,9 @@ fn attend<'a, T: Kept>(
     if count == 0 {
         return;
     }
-    let (width, scale) = (query.len(), 1.0 / (k as f32).sqrt());
+    let width = query.len();
     let mut chances = vec![0.0; width / k * count];
-    for j in 0..count {
-        // Keys now, and values soon.
-        if j + AHEAD < count {
-            prefetch_all(&kv(j + AHEAD)[..2 * width]);
-        }
-        let keys = kv(j)[..width].chunks_exact(k).zip(query.chunks_exact(k));
-        for (head, (key, query)) in keys.enumerate().filter(|(head, _)| open(*head)) {
-            chances[head * count + j] = scale * math::dot_by(query, key, T::get);
-        }
-    }
+    Scores { query, width: k, count, rows: &kv, open: &open }.compute(&mut chances);
     for (head, p) in chances.chunks_exact_mut(count).enumerate() {
         if open(head) {
             math::softmax(p);
@@ -143,8 +136,6 @@ pub(crate) fn weigh(row: &mut [f32], weights: &[f32]) {
     heads.zip(weights).for_each(|(head, weight)| head.iter_mut().for_each(|value| *value *= weight));
 }
 
-/// Rows of keys and values that are asked for ahead of their use.
-const AHEAD: usize = 2;
 /// Rows of keys and values that are read side by side.
 const TOGETHER: usize = 4;
 /// Values of a head that are summed at a time.

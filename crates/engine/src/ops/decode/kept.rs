@@ -1,6 +1,7 @@
 //! Number types in which a CPU keeps keys and values between the steps of a search: f32, and bfloat16 for models whose
 //! matrices are held in fewer bits than 32. Queries, chances and sums are f32 with either.
 
+use crate::cpu::gemm::streamed::kernel::Lanes;
 use crate::cuda::memory::Dtype;
 use crate::device::{Buffer, from_bf16};
 use crate::{ComputeType, Device};
@@ -12,6 +13,13 @@ pub(super) trait Kept: Copy + Send + Sync + 'static {
 
     /// The number in f32.
     fn get(self) -> f32;
+
+    /// 16 numbers from `at` on, in f32.
+    ///
+    /// # Safety
+    ///
+    /// `at` points to 16 numbers, and the processor has the instructions of `L`.
+    unsafe fn load<L: Lanes>(at: *const Self) -> L;
 }
 
 impl Kept for f32 {
@@ -22,6 +30,12 @@ impl Kept for f32 {
     #[inline(always)]
     fn get(self) -> f32 {
         self
+    }
+
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(at: *const Self) -> L {
+        // SAFETY: the caller answers for both.
+        unsafe { L::load(at) }
     }
 }
 
@@ -34,6 +48,12 @@ impl Kept for u16 {
     #[inline(always)]
     fn get(self) -> f32 {
         from_bf16(self)
+    }
+
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(at: *const Self) -> L {
+        // SAFETY: the caller answers for both.
+        unsafe { L::widen(at) }
     }
 }
 

@@ -3,11 +3,11 @@
 use super::{PANEL, Part, Weight};
 
 /// Rows of W that are multiplied at a time.
-pub(super) const GROUP: usize = 4;
+pub(crate) const GROUP: usize = 4;
 /// Most rows of X that are multiplied at a time: their sums, 4 each, fill the registers of AVX-512.
 pub(in crate::cpu) const MAX_ROWS: usize = 6;
 /// Values in a vector.
-pub(in crate::cpu) const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// 16 sums. Methods are unsafe because the processor must have the instructions.
 pub(crate) trait Lanes: Copy {
@@ -36,7 +36,7 @@ pub(crate) trait Lanes: Copy {
 
 /// Without vector instructions.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Portable([f32; LANES]);
+pub(crate) struct Portable([f32; LANES]);
 
 impl Lanes for Portable {
     const ROWS: usize = 1;

@@ -5,11 +5,11 @@
 //! summed in one fixed order. So a row of Y depends on its row of X and on W only: neither on the number of rows, nor
 //! on the threads, nor on the instructions of the processor. All kernels give the same bits.
 
-pub(in crate::cpu) mod kernel;
+pub(crate) mod kernel;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
-pub(in crate::cpu) mod x86;
+pub(crate) mod x86;
 
 use std::ops::Range;
 
@@ -94,7 +94,7 @@ pub(in crate::cpu) fn kernels<W: Weight>() -> Vec<(&'static str, Kernel<W>)> {
     all
 }
 
-/// `Y[m,n] = X[m,k]·W[n,k]ᵀ`; all sizes are above 0.
+/// `Y[m,n] = X[m,k]·W[n,k]ᵀ`; n and k are above 0.
 pub(crate) fn product<W: Weight>(size: [usize; 3], x: &[f32], w: &[W], y: &mut [f32]) {
     product_by(fastest(), size, x, w, y);
 }
@@ -126,7 +126,7 @@ pub(in crate::cpu) fn product_by<W: Weight>(
 /// Rows and columns of a task.
 fn steps([m, n, k]: [usize; 3], threads: usize) -> [usize; 2] {
     if threads == 1 || m * n * k < SMALL {
-        return [m, n];
+        return [m.max(1), n];
     }
     let wanted = threads * TASKS_PER_THREAD;
     // Whole panels where there are many rows, to read X from the cache; else whatever shares W out evenly.

@@ -61,7 +61,7 @@ const UPPER_BYTES_OF_FOUR: [[i8; 16]; 2] = [
 
 /// 16 lanes of AVX-512; with `BYTES` the processor can also permute bytes (VBMI).
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Avx512<const BYTES: bool>(__m512);
+pub(crate) struct Avx512<const BYTES: bool>(__m512);
 
 impl<const BYTES: bool> Lanes for Avx512<BYTES> {
     const ROWS: usize = MAX_ROWS;
@@ -151,7 +151,7 @@ impl<const BYTES: bool> Lanes for Avx512<BYTES> {
 
 /// Lanes 0 to 7, and 8 to 15.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Avx2(__m256, __m256);
+pub(crate) struct Avx2(__m256, __m256);
 
 impl Lanes for Avx2 {
     // The sums of one row and the weights they are multiplied with take all 16 registers.
