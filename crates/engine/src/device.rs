@@ -247,6 +247,7 @@ impl std::fmt::Debug for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::LINE;
 
     #[test]
     fn buffers_are_reused_when_they_fit() {
@@ -304,14 +305,27 @@ mod tests {
         assert!(device.memory_held() < 4 * 2 * 110_000, "{}", device.memory_held());
     }
 
+    /// Bytes of a buffer: it has room to begin at a line of the cache.
+    fn bytes(len: usize) -> usize {
+        4 * len + LINE
+    }
+
+    #[test]
+    fn values_begin_at_lines_of_the_cache() {
+        let device = Device::cpu();
+        let all = [0, 1, 16, 1000, 100_000].map(|len| device.zeros(len));
+        assert!(all.iter().all(|values| values.as_ptr().align_offset(LINE) == 0));
+        assert!([0, 1, 16, 1000, 100_000].iter().zip(&all).all(|(len, values)| values.len() == *len));
+    }
+
     #[test]
     fn memory_is_counted_while_it_is_held() {
         let device = Device::cpu();
         let (kept, freed) = (device.zeros(1024), device.zeros(4096));
         drop(freed);
-        assert_eq!(device.memory_held(), 4 * (1024 + 4096));
+        assert_eq!(device.memory_held(), bytes(1024) + bytes(4096));
         device.trim();
-        assert_eq!((device.memory_held(), kept.count()), (4 * 1024, 1024));
+        assert_eq!((device.memory_held(), kept.count()), (bytes(1024), 1024));
     }
 
     #[test]
@@ -319,10 +333,10 @@ mod tests {
         let device = Device::cpu();
         drop(device.zeros(1024));
         let _kept = device.zeros(2048);
-        assert_eq!(device.memory_peak(), 4 * 2048);
+        assert_eq!(device.memory_peak(), bytes(2048));
         drop(device.zeros(1024));
-        assert_eq!(device.memory_peak(), 4 * (1024 + 2048));
+        assert_eq!(device.memory_peak(), bytes(1024) + bytes(2048));
         device.reset_memory_peak();
-        assert_eq!(device.memory_peak(), 4 * 2048);
+        assert_eq!(device.memory_peak(), bytes(2048));
     }
 }

@@ -1,10 +1,12 @@
 //! Buffers of a device: values of the host or of a GPU, whose memory is used again.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::Device;
 use super::halves::{from_bf16, round, to_bf16};
+use crate::cpu::LINE;
 use crate::cuda::memory::{Block, Dtype, Ptr};
 use crate::usage::Usage;
 
@@ -72,12 +74,17 @@ pub(crate) enum Buffer {
 }
 
 pub(crate) struct HostBuffer {
-    /// The values; those of 16 bits lie in pairs.
+    /// The values are in its `range`; those of 16 bits lie in pairs.
     data: Vec<f32>,
+    /// Begins where a line of the cache does: vectors that lie in two lines take twice as long to read.
+    range: Range<usize>,
     len: usize,
     dtype: Dtype,
     pool: Arc<Pool>,
 }
+
+/// Values of 32 bits in a line of the cache.
+const LINE_FLOATS: usize = LINE / size_of::<f32>();
 
 pub(crate) struct GpuBuffer {
     pub(crate) block: Block,
@@ -89,13 +96,26 @@ impl HostBuffer {
     /// Values that are left over from earlier use.
     pub(super) fn new(pool: &Arc<Pool>, dtype: Dtype, len: usize) -> Self {
         let floats = (len * dtype.size()).div_ceil(size_of::<f32>());
-        let mut data = pool.take(size_class(floats));
-        data.resize(floats, 0.0);
-        Self { data, len, dtype, pool: pool.clone() }
+        let mut data = pool.take(size_class(floats) + LINE_FLOATS);
+        let first = data.as_ptr().align_offset(LINE);
+        let first = if first < LINE_FLOATS { first } else { 0 };
+        let range = first..first + floats;
+        if data.len() < range.end {
+            data.resize(range.end, 0.0);
+        }
+        Self { data, range, len, dtype, pool: pool.clone() }
     }
 
     pub(super) fn clear(&mut self) {
-        self.data.fill(0.0);
+        self.floats_mut().fill(0.0);
+    }
+
+    fn floats(&self) -> &[f32] {
+        &self.data[self.range.clone()]
+    }
+
+    fn floats_mut(&mut self) -> &mut [f32] {
+        &mut self.data[self.range.clone()]
     }
 }
 
@@ -120,7 +140,7 @@ impl Buffer {
     }
 
     /// Some of the values on the host, waiting for the device.
-    pub(crate) fn range_to_host(&self, range: std::ops::Range<usize>) -> Vec<f32> {
+    pub(crate) fn range_to_host(&self, range: Range<usize>) -> Vec<f32> {
         match self {
             Self::Host(host) => match host.dtype {
                 Dtype::F32 => self[range].to_vec(),
@@ -167,7 +187,7 @@ impl Buffer {
     }
 
     /// Keeps a part of the values, on the CPU, and gives the rest of the memory back.
-    pub(crate) fn keep(&mut self, range: std::ops::Range<usize>) {
+    pub(crate) fn keep(&mut self, range: Range<usize>) {
         if let Self::Host(host) = self {
             let mut kept = Self::Host(HostBuffer::new(&host.pool, host.dtype, range.len()));
             kept.write(0, &self[range]);
@@ -213,7 +233,7 @@ impl Buffer {
     /// The bits of bfloat16s.
     pub(crate) fn halves(&self) -> &[u16] {
         match self {
-            Self::Host(host) if host.dtype == Dtype::Bf16 => &bytemuck::cast_slice(&host.data)[..host.len],
+            Self::Host(host) if host.dtype == Dtype::Bf16 => &bytemuck::cast_slice(host.floats())[..host.len],
             _ => unreachable!("{WRONG_TYPE}"),
         }
     }
@@ -221,7 +241,8 @@ impl Buffer {
     pub(crate) fn halves_mut(&mut self) -> &mut [u16] {
         match self {
             Self::Host(host) if host.dtype == Dtype::Bf16 => {
-                &mut bytemuck::cast_slice_mut(&mut host.data)[..host.len]
+                let len = host.len;
+                &mut bytemuck::cast_slice_mut(host.floats_mut())[..len]
             }
             _ => unreachable!("{WRONG_TYPE}"),
         }
@@ -233,7 +254,7 @@ impl std::ops::Deref for Buffer {
     type Target = [f32];
     fn deref(&self) -> &[f32] {
         match self {
-            Self::Host(host) if host.dtype == Dtype::F32 => &host.data,
+            Self::Host(host) if host.dtype == Dtype::F32 => host.floats(),
             Self::Host(_) => unreachable!("{WRONG_TYPE}"),
             Self::Gpu(_) => unreachable!("an op of the CPU was given values of the GPU"),
         }
@@ -243,7 +264,7 @@ impl std::ops::Deref for Buffer {
 impl std::ops::DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [f32] {
         match self {
-            Self::Host(host) if host.dtype == Dtype::F32 => &mut host.data,
+            Self::Host(host) if host.dtype == Dtype::F32 => host.floats_mut(),
             Self::Host(_) => unreachable!("{WRONG_TYPE}"),
             Self::Gpu(_) => unreachable!("an op of the CPU was given values of the GPU"),
         }
