@@ -4,6 +4,8 @@ use rayon::prelude::*;
 
 use super::Gated;
 use crate::cpu::{for_rows, math, prefetch_all, vectorised};
+use crate::cuda::memory::Dtype;
+use crate::device::{Buffer, Device};
 use crate::ops::batch_norm::Running;
 use crate::ops::decode::{Heads, Keys, Lineage, weigh};
 use crate::ops::mixture::cpu::{Tail, fits as fits_network, second_layer};
@@ -20,14 +22,14 @@ pub(super) fn fits(params: &Params, gated: &Gated) -> bool {
 pub(super) struct Folded {
     /// W₁'.
     weight: PackedGate,
-    /// b₁'.
-    bias: Vec<f32>,
-    /// W₂ and b₂, side by side: nothing of a gate is still in the cache when its next step comes.
-    second: Vec<f32>,
-    /// Sums over the steps of each hypothesis, as of the last step.
-    sums: Vec<f32>,
+    /// Hidden units.
+    hidden: usize,
+    /// b₁', W₂ and b₂, side by side: nothing of a gate is still in the cache when its next step comes.
+    rest: Buffer,
+    /// Sums over the steps of each hypothesis, as of the last step; there may be room for more.
+    sums: Buffer,
     /// The products of this step, which become sums.
-    next: Vec<f32>,
+    next: Buffer,
     /// State of the parameters that it was made of.
     state: u64,
 }
@@ -51,8 +53,10 @@ impl Folded {
         }
         let weight = params.matrix(gated.projection[0]).packed_gate(&values).expect("`fits` has looked");
         let (second, b2) = second_layer(params, &gated.network);
-        let second = [second, b2].concat();
-        Self { weight, bias, second, sums: Vec::new(), next: Vec::new(), state: params.state() }
+        let (device, hidden) = (params.device(), bias.len());
+        let rest = Buffer::from_host(device, Dtype::F32, &[&bias, second, b2].concat());
+        let [sums, next] = [0; 2].map(|none| device.scratch_floats(none));
+        Self { weight, hidden, rest, sums, next, state: params.state() }
     }
 
     /// Takes over the parameters as they are now.
@@ -63,25 +67,30 @@ impl Folded {
     }
 
     /// Multiplies x with the projection and with W₁', whose products are summands of the next sums, in one go.
-    fn project(&mut self, projection: Matrix<'_>, rows: usize, x: &[f32], projected: &mut [f32]) {
-        let Self { weight, bias, second, sums, next, .. } = self;
-        next.resize(rows * bias.len(), 0.0);
+    fn project(&mut self, device: &Device, projection: Matrix<'_>, x: &Var, projected: &mut [f32]) {
+        let Self { weight, hidden, rest, sums, next, .. } = self;
+        let (rows, len) = (x.rows(), x.rows() * *hidden);
+        if next.count() < len {
+            *next = device.scratch_floats(len);
+        }
         // What `weigh` reads is no longer in the cache, as products of matrices evict it from step to step, and it would be
         // waited for line by line.
         let ask = || {
             if rows <= FEW_ROWS {
-                [&*bias, &*second, &*sums].into_iter().for_each(|values| prefetch_all(values));
+                prefetch_all(rest);
+                prefetch_all(&sums[..sums.count().min(len)]);
             }
         };
-        projection.products(weight, rows, x, [projected, next], ask);
+        projection.products(weight, rows, x.values(), [projected, &mut next[..len]], ask);
     }
 
     /// Head weights `[R, H]` after [`Self::project`].
     fn weigh(&mut self, experts: &Tensor, lineage: &Lineage, weights: &mut [f32]) {
-        let Self { bias, second, sums, next, .. } = self;
-        let (hidden, count, heads, rows) = (bias.len(), experts.rows(), experts.cols(), lineage.rows());
+        let Self { hidden, rest, sums, next, .. } = self;
+        let (hidden, count, heads, rows) = (*hidden, experts.rows(), experts.cols(), lineage.rows());
+        let (bias, second) = rest.split_at(hidden);
         let (second, b2) = second.split_at(count * hidden);
-        let (tail, before) = (Tail { second, b2, experts }, &*sums);
+        let (tail, before, products) = (Tail { second, b2, experts }, &**sums, &mut next[..rows * hidden]);
         let task = |first: usize, sums: &mut [f32], weights: &mut [f32]| {
             vectorised(
                 #[inline(always)]
@@ -96,7 +105,7 @@ impl Folded {
                             sums.iter_mut().zip(past).for_each(|(sum, past)| *sum += past);
                         }
                         let factor = 1.0 / (lineage.ages()[row] + 1) as f32;
-                        for ((unit, sum), b) in units.iter_mut().zip(&*sums).zip(&*bias) {
+                        for ((unit, sum), b) in units.iter_mut().zip(&*sums).zip(bias) {
                             *unit = math::quick_tanh(*sum * factor + b);
                         }
                     }
@@ -105,10 +114,10 @@ impl Folded {
             );
         };
         if rows <= ROWS_PER_TASK {
-            task(0, next, weights);
+            task(0, products, weights);
         } else {
             let [of_units, of_weights] = [hidden, heads].map(|width| ROWS_PER_TASK * width);
-            let tasks = next.par_chunks_mut(of_units).zip(weights.par_chunks_mut(of_weights)).enumerate();
+            let tasks = products.par_chunks_mut(of_units).zip(weights.par_chunks_mut(of_weights)).enumerate();
             tasks.for_each(|(i, (sums, weights))| task(i * ROWS_PER_TASK, sums, weights));
         }
         std::mem::swap(sums, next);
@@ -138,7 +147,7 @@ fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &mut Folded)) -> 
     let (rows, [weight, bias]) = (x.rows(), gated.projection);
     let cols = params.block(weight).rows;
     let mut y = params.device().scratch_floats(rows * cols);
-    folded.project(params.matrix(weight), rows, x.values(), &mut y);
+    folded.project(params.device(), params.matrix(weight), x, &mut y);
     add_bias(&mut y, params.values(bias));
     Tensor::new([rows, cols], y)
 }
