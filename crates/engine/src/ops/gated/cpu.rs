@@ -180,14 +180,7 @@ pub(super) fn attend(
         keys.attend(&projected, heads, lineage, &mut context);
     };
     rayon::join(attention, || folded.weigh(experts, lineage, &mut weights));
-    vectorised(
-        #[inline(always)]
-        || {
-            for (row, weights) in context.chunks_exact_mut(width).zip(weights.chunks_exact(heads.count)) {
-                weigh(row, weights);
-            }
-        },
-    );
+    weigh(&mut context, heads.width, &weights);
     Var::constant(Tensor::new([rows, width], context))
 }
 
