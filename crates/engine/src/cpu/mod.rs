@@ -6,6 +6,7 @@ pub mod gemm;
 pub mod int8;
 mod lines;
 pub(crate) mod math;
+mod order;
 pub(crate) mod panels;
 mod team;
 pub mod threads;

@@ -21,7 +21,9 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::gemm::meter;
+use super::gemm::streamed::kernel::MAX_ROWS;
 use super::lines::{Lines, Plain};
+use super::order::{self, Strips};
 use super::panels::{Output, PANEL, for_parts};
 use quantise::Form;
 pub(crate) use quantise::Rounded;
@@ -100,6 +102,19 @@ impl Int8Matrix {
     /// Address of a panel's first line; the others follow.
     fn panel(&self, panel: usize) -> *const Line {
         self.lines[panel * STRIPS * self.strip_lines()..].as_ptr()
+    }
+
+    /// True if products with `few` rows or with more of them read lines that two share.
+    fn in_nibbles(&self, few: bool) -> bool {
+        few && !self.nibbles.is_empty()
+    }
+
+    /// The strips that such products read, from the first one on.
+    fn strips(&self, few: bool) -> Strips {
+        match self.in_nibbles(few) {
+            true => Strips::new(self.nibbles.as_ptr(), self.strip_lines() / nibbles::SHARED),
+            false => Strips::new(self.lines.as_ptr(), self.strip_lines()),
+        }
     }
 
     /// The first line of a row's strip, and the row's lane.
@@ -187,8 +202,10 @@ impl Int8Matrix {
         }
         let _metered = meter::start(2 * m * columns * k);
         let (outputs, panels) = (y.map(|y| Output(y.as_mut_ptr())), all.map(Self::panels));
+        let strips = all.map(|w| w.strips(m <= MAX_ROWS));
+        let after = order::after(m, strips[0]);
         for_parts((m, panels), m * columns * k < SMALL, last, |i, rows, panels| {
-            let (w, next, y) = (all[i], all.get(i + 1).copied(), outputs[i]);
+            let (w, next, y) = (all[i], strips.get(i + 1).copied().or(after), outputs[i]);
             // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the parts
             // lie inside Y and do not overlap.
             unsafe { (kernel.compute)(&Part { x, w, rows, panels, next, y }) };
@@ -202,8 +219,8 @@ struct Part<'a> {
     w: &'a Int8Matrix,
     rows: Range<usize>,
     panels: Range<usize>,
-    /// The matrix that is read after this one, if it is known.
-    next: Option<&'a Int8Matrix>,
+    /// The strips that are read after those of this matrix, if they are known.
+    next: Option<Strips>,
     y: Output,
 }
 

@@ -3,8 +3,10 @@
 use std::arch::x86_64::*;
 
 use super::nibbles::{SHARED, UPPER};
-use super::{Int8Matrix, LANES, Line, PANEL, Part, STEP, STRIPS};
+use super::{LANES, PANEL, Part, STEP, STRIPS};
+use crate::cpu::LINE;
 use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
+use crate::cpu::order::Strips;
 
 /// Lines of a strip that processors with AMX ask the first level of the cache for, ahead of their use.
 pub(super) const NEAR: usize = 16;
@@ -12,40 +14,21 @@ pub(super) const NEAR: usize = 16;
 pub(super) const FARTHER: usize = 32;
 /// The same for the rest, which ask the second level.
 pub(super) const FAR: usize = 64;
-
-/// The strips of a panel as they lie in memory.
-#[derive(Clone, Copy)]
-struct Strips {
-    first: *const Line,
-    /// Lines from one strip to the next.
-    lines: usize,
-    /// True if two lines share one.
-    nibbles: bool,
-}
-
-impl Strips {
-    /// A panel of W, as products with `few` rows or with more of them read it.
-    fn of(w: &Int8Matrix, panel: usize, few: bool) -> Self {
-        match few && !w.nibbles.is_empty() {
-            true => {
-                let lines = w.strip_lines() / SHARED;
-                Self { first: w.nibbles[panel * STRIPS * lines..].as_ptr(), lines, nibbles: true }
-            }
-            false => Self { first: w.panel(panel), lines: w.strip_lines(), nibbles: false },
-        }
-    }
-}
+/// Lines are not asked for: with a single row Zen 5 looks ahead farther by itself.
+pub(super) const NEVER: usize = usize::MAX;
 
 /// Computes a part with AVX-512 VNNI, up to six rows at a time. Level `HINT` of the cache is asked for lines that are
-/// `AHEAD` of those in use; what is fastest differs from processor to processor.
+/// `AHEAD` of those in use, or `ONE` if there is a single row; what is fastest differs from processor to processor.
 #[target_feature(enable = "avx512f,avx512vnni")]
-pub(super) unsafe fn vnni<const AHEAD: usize, const HINT: i32>(part: &Part<'_>) {
-    let few = part.rows.len() <= MAX_ROWS;
+pub(super) unsafe fn vnni<const ONE: usize, const AHEAD: usize, const HINT: i32>(part: &Part<'_>) {
+    let (w, few) = (part.w, part.rows.len() <= MAX_ROWS);
+    let (first, nibbles) = (w.strips(few), w.in_nibbles(few));
+    let of_panel = |panel: usize| first.moved((panel * STRIPS * first.apart) as isize);
     for panel in part.panels.clone() {
-        let strips = Strips::of(part.w, panel, few);
+        let strips = of_panel(panel);
         let next = match part.next {
-            _ if panel + 1 < part.w.panels() => Strips::of(part.w, panel + 1, few),
-            Some(next) => Strips::of(next, 0, few),
+            _ if panel + 1 < w.panels() => of_panel(panel + 1),
+            Some(next) => next,
             // Nothing that is known: what is there already is asked for once more.
             None => strips,
         };
@@ -53,9 +36,9 @@ pub(super) unsafe fn vnni<const AHEAD: usize, const HINT: i32>(part: &Part<'_>) 
             let block = Block { part, panel, row, strips, next };
             // SAFETY: the caller answers for the part; row and panel are the part's.
             unsafe {
-                match strips.nibbles {
-                    true => block.compute_rows::<AHEAD, HINT, true>(),
-                    false => block.compute_rows::<AHEAD, HINT, false>(),
+                match nibbles {
+                    true => block.compute_rows::<ONE, AHEAD, HINT, true>(),
+                    false => block.compute_rows::<ONE, AHEAD, HINT, false>(),
                 }
             }
         }
@@ -82,11 +65,13 @@ impl Block<'_> {
     /// Row and panel belong to the part.
     #[target_feature(enable = "avx512f,avx512vnni")]
     #[inline]
-    unsafe fn compute_rows<const AHEAD: usize, const HINT: i32, const NIBBLES: bool>(&self) {
+    unsafe fn compute_rows<const ONE: usize, const AHEAD: usize, const HINT: i32, const NIBBLES: bool>(
+        &self,
+    ) {
         // SAFETY: the part has these rows.
         unsafe {
             match self.part.rows.end - self.row {
-                1 => self.compute::<AHEAD, HINT, NIBBLES, 1>(),
+                1 => self.compute::<ONE, HINT, NIBBLES, 1>(),
                 2 => self.compute::<AHEAD, HINT, NIBBLES, 2>(),
                 3 => self.compute::<AHEAD, HINT, NIBBLES, 3>(),
                 4 => self.compute::<AHEAD, HINT, NIBBLES, 4>(),
@@ -106,9 +91,10 @@ impl Block<'_> {
     unsafe fn compute<const AHEAD: usize, const HINT: i32, const NIBBLES: bool, const M: usize>(&self) {
         let mut sums = [[_mm512_setzero_si512(); STRIPS]; M];
         let upper = _mm512_set1_epi8(UPPER as i8);
-        // SAFETY: each strip has `lines` lines, each for a step of four values of X, or for two where they share it.
+        // SAFETY: strips follow each other. Each of their lines is for a step of four values of X, or for two steps that
+        // share it.
         unsafe {
-            for line in 0..self.strips.lines {
+            for line in 0..self.strips.apart / LINE {
                 let weights = self.load::<AHEAD, HINT>(line);
                 if NIBBLES {
                     let lower =
@@ -132,17 +118,19 @@ impl Block<'_> {
     #[target_feature(enable = "avx512f")]
     #[inline]
     unsafe fn load<const AHEAD: usize, const HINT: i32>(&self, line: usize) -> [__m512i; STRIPS] {
-        let Strips { first, lines, .. } = self.strips;
-        let inside = lines.saturating_sub(AHEAD);
-        let (ahead, apart) = match line < inside {
-            true => (first.wrapping_add(line + AHEAD), lines),
-            false => (self.next.first.wrapping_add(line - inside), self.next.lines),
+        let Strips { first, apart } = self.strips;
+        let inside = (apart / LINE).saturating_sub(AHEAD);
+        let ahead = match line < inside {
+            true => self.strips.moved(((line + AHEAD) * LINE) as isize),
+            false => self.next.moved(((line - inside) * LINE) as isize),
         };
         let mut weights = [_mm512_setzero_si512(); STRIPS];
         for (i, weights) in weights.iter_mut().enumerate() {
-            _mm_prefetch::<HINT>(ahead.wrapping_add(i * apart).cast());
+            if AHEAD != NEVER {
+                _mm_prefetch::<HINT>(ahead.first.wrapping_add(i * ahead.apart).cast());
+            }
             // SAFETY: the caller answers for the line.
-            *weights = unsafe { _mm512_load_si512(first.add(i * lines + line).cast()) };
+            *weights = unsafe { _mm512_load_si512(first.add(i * apart + line * LINE).cast()) };
         }
         weights
     }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::vnni::{FAR, FARTHER, vnni};
+use super::vnni::{FAR, FARTHER, NEVER, vnni};
 use super::{Form, Kernel, LANES, Part, STEP, STRIPS};
 use crate::cpu::caches;
 
@@ -15,8 +15,8 @@ pub(super) fn kernels() -> Vec<Kernel> {
     }
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
         let compute: unsafe fn(&Part<'_>) = match caches::has_large_first_level() {
-            true => vnni::<FARTHER, _MM_HINT_T0>,
-            false => vnni::<FAR, _MM_HINT_T1>,
+            true => vnni::<NEVER, FARTHER, _MM_HINT_T0>,
+            false => vnni::<FAR, FAR, _MM_HINT_T1>,
         };
         kernels.push(Kernel { name: "AVX-512 VNNI", form: Form::Shifted, compute });
     }

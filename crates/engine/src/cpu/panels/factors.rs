@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Number;
 use crate::cpu::gemm::streamed::kernel::{LANES, Lanes};
+use crate::cpu::order::Strips;
 use crate::cpu::{LINE, prefetch};
 
 /// Columns that are multiplied between two requests to the cache.
@@ -19,32 +20,6 @@ pub(super) enum Ahead {
     /// As many strips, side by side as those in use. What is asked for while columns are multiplied lies as many bytes
     /// behind their addresses as those columns do.
     Beside(Strips),
-}
-
-/// Strips of numbers of any kind.
-#[derive(Clone, Copy)]
-pub(super) struct Strips {
-    /// Address of the first one.
-    pub(super) first: *const u8,
-    /// Bytes from one to the next.
-    pub(super) apart: usize,
-}
-
-// SAFETY: an address that nothing is read from.
-unsafe impl Send for Strips {}
-// SAFETY: as above.
-unsafe impl Sync for Strips {}
-
-impl Strips {
-    /// Strips of `k` columns.
-    pub(super) fn new<W>(first: *const W, k: usize) -> Self {
-        Self { first: first.cast(), apart: k * LANES * size_of::<W>() }
-    }
-
-    /// So many bytes further on.
-    pub(super) fn moved(self, bytes: isize) -> Self {
-        Self { first: self.first.wrapping_offset(bytes), ..self }
-    }
 }
 
 /// Rows of X and strips of W: addresses of their first values.

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use super::factors::{Ahead, EVERY, Factors, Strips};
+use super::factors::{Ahead, EVERY, Factors};
 use super::{Kernel, Number, PANEL, Part};
 use crate::cpu::LINE;
 use crate::cpu::gemm::streamed::kernel::{LANES, Lanes, MAX_ROWS, Portable};
+use crate::cpu::order::Strips;
 
 /// Strips of a panel.
 const STRIPS: usize = PANEL / LANES;
@@ -171,7 +172,7 @@ unsafe fn block<L: Lanes, W: Number, const WIDE: usize, const M: usize>(
         } else if blocks == 1 {
             let column = LANES * size_of::<W>();
             let inside = k.saturating_sub(AHEAD / column) / (2 * EVERY) * (2 * EVERY);
-            let strips = Strips::new(factors.w, k);
+            let strips = Strips::new(factors.w, k * LANES);
             let next = match part.next {
                 _ if (col + 2 * WIDE * LANES) * k <= part.w.len() => {
                     strips.moved((WIDE * strips.apart) as isize)

@@ -15,7 +15,6 @@ mod tests;
 
 use std::ops::Range;
 
-use factors::Strips;
 pub(crate) use fixed::FixedMatrix;
 pub(crate) use parts::{Output, for_parts};
 use rayon::prelude::*;
@@ -24,6 +23,7 @@ use super::gemm::meter;
 use super::gemm::streamed::Weight;
 use super::gemm::streamed::kernel::{LANES, MAX_ROWS};
 use super::lines::{Lines, Plain};
+use super::order::{self, Strips};
 use crate::device::to_bf16;
 
 /// Rows of W, columns of Y, that a task computes at least.
@@ -153,13 +153,14 @@ impl<W: Number> Panels<W> {
     fn product_by(&self, kernel: Kernel<W>, m: usize, x: &[f32], y: &mut [f32]) {
         let product = Product::new(self, kernel, m, x, y);
         let _metered = meter::start(2 * product.size);
+        let next = order::after(m, self.strips());
         for_parts(
             (m, [product.panels()]),
             product.size < SMALL,
             || {},
             |_, rows, panels| {
                 // SAFETY: `kernel` is one that this processor has, and the parts do not overlap.
-                unsafe { product.compute(rows, panels, None) }
+                unsafe { product.compute(rows, panels, next) }
             },
         );
     }
@@ -177,20 +178,20 @@ impl<W: Number> Panels<W> {
             (Product::new(w, kernel::fastest(), m, x[0], y), Product::new(v, kernel::fastest(), m, x[1], z));
         let size = one.size + other.size;
         let _metered = meter::start(2 * size);
-        let panels = [one.panels(), other.panels()];
+        let (panels, next) = ([one.panels(), other.panels()], order::after(m, w.strips()));
         for_parts((m, panels), size < SMALL, last, |i, rows, panels| {
             // SAFETY: the kernels are some that this processor has, and the parts do not overlap.
             unsafe {
                 match i {
                     0 => one.compute(rows, panels, Some(v.strips())),
-                    _ => other.compute(rows, panels, None),
+                    _ => other.compute(rows, panels, next),
                 }
             }
         });
     }
 
     fn strips(&self) -> Strips {
-        Strips::new(self.values().as_ptr(), self.cols)
+        Strips::new(self.values().as_ptr(), self.cols * LANES)
     }
 }
 
