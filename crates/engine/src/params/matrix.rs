@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use super::storage::Packed;
 use crate::cpu::gemm::{Into, Mat, Precision, gemm};
 use crate::cpu::int8::{Int8Matrix, Rounded};
-use crate::cpu::panels::{FixedMatrix, Half, Panels};
+use crate::cpu::panels::{Byte, FixedMatrix, ThreeBytes};
 
 /// The first layer of a gate, for products beside those with the matrix of a projection.
 pub(crate) enum PackedGate {
-    /// Beside f32.
-    Fixed(FixedMatrix),
-    Bf16(Panels<Half>),
+    /// Of 24 bits.
+    F32(FixedMatrix<ThreeBytes>),
+    /// Of 8 bits.
+    Bf16(FixedMatrix<Byte>),
     /// Of 4 bits ([`Int8Matrix::coarse`]).
     Int8(Int8Matrix),
 }
@@ -49,12 +50,8 @@ impl<'a> Matrix<'a> {
         let Values::Packed(packed) = self.values else { return None };
         let shape = [values.len() / self.cols, self.cols];
         Some(match packed {
-            Packed::F32(_) => PackedGate::Fixed(FixedMatrix::new(shape, values)),
-            Packed::Bf16(_) => {
-                let mut gate = Panels::zeros(shape);
-                gate.set(0, values);
-                PackedGate::Bf16(gate)
-            }
+            Packed::F32(_) => PackedGate::F32(FixedMatrix::new(shape, values)),
+            Packed::Bf16(_) => PackedGate::Bf16(FixedMatrix::new(shape, values)),
             Packed::Int8(_) => PackedGate::Int8(Int8Matrix::coarse(shape, values)),
         })
     }
@@ -73,11 +70,11 @@ impl<'a> Matrix<'a> {
         last: impl Fn() + Sync,
     ) {
         match (self.values, gate) {
-            (Values::Packed(Packed::F32(one)), PackedGate::Fixed(gate)) => {
+            (Values::Packed(Packed::F32(one)), PackedGate::F32(gate)) => {
                 gate.products_beside(one, m, x, y, last)
             }
             (Values::Packed(Packed::Bf16(one)), PackedGate::Bf16(gate)) => {
-                Panels::products((one, gate), m, [x, x], y, last)
+                gate.products_beside(one, m, x, y, last)
             }
             (Values::Packed(Packed::Int8(one)), PackedGate::Int8(gate)) => {
                 Int8Matrix::products([one, gate], &Rounded::new([m, self.cols], x), y, last);

@@ -1,31 +1,32 @@
-//! Whole numbers of 24 bits: the first layers of gates where matrices have f32. A step of a search reads them for a few
-//! rows of X, at the speed of memory, and so they cost three quarters of what f32 does.
+//! Whole numbers in place of f32 or bf16: the first layers of gates. A step of a search reads them for a few rows of X, at
+//! the speed of memory, and so they cost what their bytes do: three quarters of f32, half of bf16.
 //!
-//! The numbers of a column count one unit, a power of two, so that weights are rounded by at most 2⁻²³ of the largest one
-//! in their column. Products lose less by it than by the rounding of their sums: f32 itself has 24 bits.
+//! The numbers of a column count one unit, a power of two, so that weights of 24 bits are rounded by at most 2⁻²³ of the
+//! largest one in their column, and those of 8 bits by at most 2⁻⁷. With 24 bits products lose less by it than by the
+//! rounding of their sums: f32 itself has 24 bits.
 //!
-//! X is multiplied by the units, which is exact. The rounded weights are kept in f32, too, and products with either have
-//! the same bits. The smaller ones are read for a few rows; many rows would wait for their expansion.
+//! X is multiplied by the units, which is exact. The rounded weights are kept in f32 or bf16, too, and products with
+//! either have the same bits. The smaller ones are read for a few rows; many rows would wait for their expansion.
 
-use super::{MAX_ROWS, Number, Panels, Weight};
-use crate::cpu::gemm::streamed::kernel::Lanes;
+use super::whole::Whole;
+use super::{MAX_ROWS, Panels};
 use crate::cpu::vectorised;
 
-/// A matrix whose numbers have 24 bits.
-pub(crate) struct FixedMatrix {
-    fixed: Panels<Fixed>,
+/// A matrix of whole numbers.
+pub(crate) struct FixedMatrix<W: Whole> {
+    fixed: Panels<W>,
     /// Unit of each column: its exponent, as an f32 has it. So all of them are a few lines of the cache.
     units: Vec<u8>,
-    /// The same matrix in f32.
-    exact: Panels<f32>,
+    /// The same matrix without units.
+    exact: Panels<W::Exact>,
 }
 
-impl FixedMatrix {
+impl<W: Whole> FixedMatrix<W> {
     /// Rounds the numbers of a matrix `[rows, cols]`.
     pub(crate) fn new(shape @ [rows, cols]: [usize; 2], values: &[f32]) -> Self {
         assert_eq!(values.len(), rows * cols, "{rows} rows of {cols} values");
         let column = |col: usize| values.iter().skip(col).step_by(cols);
-        let units: Vec<u8> = (0..cols).map(|col| unit(column(col))).collect();
+        let units: Vec<u8> = (0..cols).map(|col| unit(column(col), W::PLACES)).collect();
         let (mut fixed, mut exact) = (Panels::zeros(shape), Panels::zeros(shape));
         let mut numbers = vec![0.0; cols];
         for (i, row) in values.chunks_exact(cols).enumerate() {
@@ -42,7 +43,7 @@ impl FixedMatrix {
     /// `Y = X·Wᵀ` and `Z = X·Vᵀ` with this V, `m` rows, both at once; `last` is called when V begins.
     pub(crate) fn products_beside(
         &self,
-        w: &Panels<f32>,
+        w: &Panels<W::Exact>,
         m: usize,
         x: &[f32],
         y: [&mut [f32]; 2],
@@ -73,51 +74,26 @@ fn power(exponent: u8) -> f32 {
 /// Smallest exponent of a unit, 2⁻⁹⁰: X times a unit must keep its bits.
 const LEAST_UNIT: u32 = 37;
 
-/// Exponent of the unit in which the largest of these values is a number from 2³⁰ to 2³¹, of which a [`Fixed`] has the
-/// upper 24 bits. Where a value is infinite or not a number, it is that of infinity, and no product is a number.
-fn unit<'a>(values: impl Iterator<Item = &'a f32>) -> u8 {
+/// Exponent of the unit in which the largest of these values is a number from 2 to the power of `places` to twice as much.
+/// Where a value is infinite or not a number, it is that of infinity, and no product is a number.
+fn unit<'a>(values: impl Iterator<Item = &'a f32>, places: u32) -> u8 {
     // Numbers without a sign are in the order of their bits; what is not a number comes last.
     let largest = values.map(|value| value.abs().to_bits() >> 23).max().unwrap_or(0);
-    if largest == 255 { 255 } else { largest.saturating_sub(30).max(LEAST_UNIT) as u8 }
-}
-
-/// The upper three bytes of a whole number of 32 bits whose lowest byte is 0, low byte first.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Fixed([u8; 3]);
-
-impl Number for Fixed {
-    fn round(value: f32) -> Self {
-        let most = (1 << 23) - 1;
-        let [low, middle, high, _] =
-            ((value / 256.0).round_ties_even() as i32).clamp(-most, most).to_le_bytes();
-        Self([low, middle, high])
-    }
-}
-
-impl Weight for Fixed {
-    #[inline(always)]
-    unsafe fn load<L: Lanes>(at: *const Self) -> L {
-        // SAFETY: the caller answers for values and instructions, and these are three bytes each.
-        unsafe { L::expand(at.cast()) }
-    }
-
-    #[inline(always)]
-    fn get(self) -> f32 {
-        let [low, middle, high] = self.0;
-        i32::from_le_bytes([0, low, middle, high]) as f32
-    }
+    if largest == 255 { 255 } else { largest.saturating_sub(places).max(LEAST_UNIT) as u8 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{check, check_at_once, random};
+    use super::super::{Byte, Half, ThreeBytes};
     use super::*;
 
     #[test]
     fn all_kernels_give_the_same_bits() {
-        check::<Fixed>(1e9);
-        check_at_once::<f32, Fixed>();
+        check::<ThreeBytes>(1e9);
+        check_at_once::<f32, ThreeBytes>();
+        check::<Byte>(120.0);
+        check_at_once::<Half, Byte>();
     }
 
     /// A matrix with columns of very different sizes.
@@ -129,26 +105,41 @@ mod tests {
 
     #[test]
     fn weights_are_rounded_by_little() {
+        check_rounding::<ThreeBytes>(23);
+        check_rounding::<Byte>(7);
+    }
+
+    /// Weights are rounded by at most 2 to the power of minus `places` of the largest one in their column.
+    fn check_rounding<W: Whole>(places: i32) {
         let shape @ [_, cols] = [70, 52];
         let values = uneven(shape);
-        let matrix = FixedMatrix::new(shape, &values);
+        let matrix = FixedMatrix::<W>::new(shape, &values);
         for col in 0..cols {
             let column = |values: &[f32]| values.iter().skip(col).step_by(cols).copied().collect::<Vec<_>>();
             let largest = column(&values).iter().fold(0f32, |most, v| most.max(v.abs()));
             for (row, value) in column(&values).into_iter().enumerate() {
                 let mut rounded = vec![0.0; cols];
                 matrix.exact.row(row, &mut rounded);
-                assert!((rounded[col] - value).abs() <= largest * 2f32.powi(-23), "{value} {}", rounded[col]);
+                assert!(
+                    (rounded[col] - value).abs() <= largest * 2f32.powi(-places),
+                    "{value} {}",
+                    rounded[col]
+                );
             }
         }
     }
 
     #[test]
     fn few_rows_have_the_bits_of_many() {
+        check_few_rows::<ThreeBytes>();
+        check_few_rows::<Byte>();
+    }
+
+    fn check_few_rows<W: Whole>() {
         let [rows, cols, m] = [130, 90, 20];
         let mut w = Panels::zeros([64, cols]);
         w.set(0, &random(5, 64 * cols));
-        let (v, x) = (FixedMatrix::new([rows, cols], &uneven([rows, cols])), random(6, m * cols));
+        let (v, x) = (FixedMatrix::<W>::new([rows, cols], &uneven([rows, cols])), random(6, m * cols));
         let products = |x: &[f32]| {
             let m = x.len() / cols;
             let (mut y, mut z) = (vec![f32::NAN; m * 64], vec![f32::NAN; m * rows]);
@@ -164,7 +155,7 @@ mod tests {
 
     /// Errors of products with the matrix as it is, beside sums of f64: in f32, and in 24 bits.
     #[test]
-    fn products_are_as_exact_as_in_f32() {
+    fn products_of_24_bits_are_as_exact_as_in_f32() {
         let shape @ [rows, cols] = [256, 512];
         let (values, x) = (uneven(shape), random(9, cols));
         // Columns are folded with the scales of a norm: inputs are small where weights are large.
@@ -174,7 +165,7 @@ mod tests {
         exact.set(0, &values);
         let [mut f32s, mut fixed] = [vec![0.0; rows], vec![0.0; rows]];
         exact.product(1, &x, &mut f32s);
-        FixedMatrix::new(shape, &values).products_beside(
+        FixedMatrix::<ThreeBytes>::new(shape, &values).products_beside(
             &exact,
             1,
             &x,
@@ -194,14 +185,19 @@ mod tests {
 
     #[test]
     fn columns_without_size_and_numbers_that_are_none() {
+        check_extremes::<ThreeBytes>();
+        check_extremes::<Byte>();
+    }
+
+    fn check_extremes<W: Whole>() {
         let products = |w: [f32; 6], x: [f32; 2]| {
-            let (matrix, mut y) = (FixedMatrix::new([3, 2], &w), [[0.0; 3]; 2]);
+            let (matrix, mut y) = (FixedMatrix::<W>::new([3, 2], &w), [[0.0; 3]; 2]);
             let [one, other] = &mut y;
             matrix.products_beside(&Panels::zeros([3, 2]), 1, &x, [one, other], || {});
             other.to_owned()
         };
         assert_eq!(products([0.0, 1.0, 0.0, -0.5, 0.0, 3.0], [7.0, 2.0]), [2.0, -1.0, 6.0]);
-        assert_eq!(products([1e-42, 1.0, 1e-30, 1.0, 0.0, 3e38], [1.0, 0.5])[2], 1.5e38);
+        assert_eq!(products([1e-42, 1.0, 1e-30, 1.0, 0.0, 2f32.powi(127)], [1.0, 0.5])[2], 2f32.powi(126));
         for wrong in [f32::NAN, f32::INFINITY] {
             assert!(products([1.0, wrong, 1.0, 2.0, 1.0, 3.0], [1.0, 1.0]).iter().all(|y| y.is_nan()));
         }

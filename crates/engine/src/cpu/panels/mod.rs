@@ -12,12 +12,14 @@ mod kernel;
 mod parts;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::ops::Range;
 
 pub(crate) use fixed::FixedMatrix;
 pub(crate) use parts::{Output, for_parts};
 use rayon::prelude::*;
+pub(crate) use whole::{Byte, ThreeBytes};
 
 use super::gemm::meter;
 use super::gemm::streamed::Weight;
@@ -97,7 +99,7 @@ impl<W: Number> Panels<W> {
 
     /// All values, strip after strip.
     fn values(&self) -> &[W] {
-        // SAFETY: the lines hold `count` values of a type that any bits are valid for (f32, a half, or three bytes), and a
+        // SAFETY: the lines hold `count` values of a type that any bits are valid for (f32, a half, three bytes or one), and a
         // line is aligned for them.
         unsafe { std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.count()) }
     }

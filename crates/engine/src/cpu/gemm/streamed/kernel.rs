@@ -22,6 +22,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn widen(at: *const u16) -> Self;
     /// 256 times the 16 whole numbers of 24 bits at `at`.
     unsafe fn expand(at: *const [u8; 3]) -> Self;
+    /// The 16 whole numbers at `at`.
+    unsafe fn convert(at: *const i8) -> Self;
     /// The value at `at` in all lanes.
     unsafe fn splat(at: *const f32) -> Self;
     /// Writes the 16 values to `at`.
@@ -64,6 +66,12 @@ impl Lanes for Portable {
         // SAFETY: the caller gives the address of 16 values.
         let numbers = unsafe { at.cast::<[[u8; 3]; LANES]>().read_unaligned() };
         Self(numbers.map(|[low, middle, high]| i32::from_le_bytes([0, low, middle, high]) as f32))
+    }
+
+    #[inline(always)]
+    unsafe fn convert(at: *const i8) -> Self {
+        // SAFETY: the caller gives the address of 16 values.
+        Self(unsafe { at.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from))
     }
 
     #[inline(always)]

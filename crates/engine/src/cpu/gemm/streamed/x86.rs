@@ -106,6 +106,12 @@ impl<const BYTES: bool> Lanes for Avx512<BYTES> {
     }
 
     #[inline(always)]
+    unsafe fn convert(at: *const i8) -> Self {
+        // SAFETY: the caller gives the address of 16 values.
+        unsafe { Self(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(at.cast())))) }
+    }
+
+    #[inline(always)]
     unsafe fn splat(at: *const f32) -> Self {
         // SAFETY: the caller gives the address of a value.
         Self(unsafe { _mm512_set1_ps(*at) })
@@ -192,6 +198,15 @@ impl Lanes for Avx2 {
                 _mm256_cvtepi32_ps(_mm256_shuffle_epi8(fours, places))
             };
             Self(eight(at.cast()), eight(at.add(8).cast()))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn convert(at: *const i8) -> Self {
+        // SAFETY: the caller gives the address of 16 values.
+        unsafe {
+            let eight = |at: *const i8| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(at.cast())));
+            Self(eight(at), eight(at.add(8)))
         }
     }
 
