@@ -142,6 +142,8 @@ unsafe fn block<L: Lanes, W: Weight, const M: usize>(part: &Part<'_, W>, row: us
     let (k, cols) = (part.k, GROUP.min(end - col));
     // A group at the edge multiplies its last row of W several times.
     let places: [usize; GROUP] = std::array::from_fn(|i| (col + i.min(cols - 1)) * k);
+    // The first rows bring W into the cache for the others.
+    let asks = row == part.rows.start && col + 2 * GROUP < part.cols.end;
     let mut tails = [[0.0; GROUP]; M];
     let whole = k / LANES * LANES;
     // SAFETY: rows of X and W have k values each and lie inside their slices, as do the values of Y that are written.
@@ -150,8 +152,8 @@ unsafe fn block<L: Lanes, W: Weight, const M: usize>(part: &Part<'_, W>, row: us
         let mut sums = [[L::zero(); GROUP]; M];
         for at in (0..whole).step_by(LANES) {
             let w = w.map(|w| {
-                // The same place two groups later; the first rows bring W into the cache for the others.
-                if row == part.rows.start {
+                // The same place two groups later.
+                if asks {
                     L::prefetch(w.add(at).wrapping_add(2 * GROUP * k).cast());
                 }
                 W::load::<L>(w.add(at))
