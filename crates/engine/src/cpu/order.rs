@@ -3,15 +3,18 @@
 
 use std::cell::RefCell;
 
+use super::LINE;
 use super::gemm::streamed::kernel::MAX_ROWS;
 
-/// Strips of a matrix that lie side by side: what they are asked for by, and never read through.
+/// Strips of a matrix that are read side by side: what they are asked for by, and never read through.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Strips {
     /// Address of the first one.
     pub(super) first: *const u8,
     /// Bytes from one to the next.
     pub(super) apart: usize,
+    /// Bytes from a line of one to its next.
+    pub(super) step: usize,
 }
 
 // SAFETY: an address that nothing is read from.
@@ -20,9 +23,9 @@ unsafe impl Send for Strips {}
 unsafe impl Sync for Strips {}
 
 impl Strips {
-    /// Strips of so many values each.
+    /// Strips of so many values each, one after the other.
     pub(super) fn new<T>(first: *const T, values: usize) -> Self {
-        Self { first: first.cast(), apart: values * size_of::<T>() }
+        Self { first: first.cast(), apart: values * size_of::<T>(), step: LINE }
     }
 
     /// So many bytes further on.

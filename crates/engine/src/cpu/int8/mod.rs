@@ -20,6 +20,7 @@ mod x86;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use super::LINE;
 use super::gemm::meter;
 use super::gemm::streamed::kernel::MAX_ROWS;
 use super::lines::{Lines, Plain};
@@ -61,7 +62,7 @@ pub struct Int8Matrix {
     scales: Vec<f32>,
     /// 128·Σw of each row: what the shift of X adds to a sum.
     surplus: Vec<i32>,
-    /// The lines in half the bytes, where [`Int8Matrix::coarse`] has made them, else none.
+    /// The lines in half the bytes, panel by panel, where [`Int8Matrix::coarse`] has made them, else none.
     nibbles: Lines<Line>,
 }
 
@@ -112,7 +113,7 @@ impl Int8Matrix {
     /// The strips that such products read, from the first one on.
     fn strips(&self, few: bool) -> Strips {
         match self.in_nibbles(few) {
-            true => Strips::new(self.nibbles.as_ptr(), self.strip_lines() / nibbles::SHARED),
+            true => Strips { first: self.nibbles.as_ptr().cast(), apart: LINE, step: STRIPS * LINE },
             false => Strips::new(self.lines.as_ptr(), self.strip_lines()),
         }
     }

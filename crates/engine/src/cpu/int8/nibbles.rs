@@ -3,9 +3,12 @@
 //!
 //! Such numbers are those from −7 to 7 times 16, so that each is the upper half of a number of 8 bits. They are kept in
 //! both sizes, and products with either have the same bits: kernels take the one that is faster.
+//!
+//! The four strips of a panel lie line by line, not one after the other: strips of nibbles are so short that a processor
+//! which looks ahead by itself would have to begin anew too often.
 
 use super::quantise::quantise_row_coarsely;
-use super::{Int8Matrix, LANES, Line, STEP};
+use super::{Int8Matrix, LANES, Line, STEP, STRIPS};
 
 /// Lines that share one of nibbles: the first has the lower halves of its bytes, the second the upper ones.
 pub(super) const SHARED: usize = 2;
@@ -21,13 +24,19 @@ impl Int8Matrix {
             let scale = quantise_row_coarsely(values, &mut rounded);
             matrix.set_row(row, &rounded, scale);
         }
+        let of_strip = matrix.strip_lines() / SHARED;
         let pairs = matrix.lines.as_chunks::<SHARED>().0;
-        matrix.nibbles = pairs.iter().map(|[first, second]| shared(first, second)).collect();
+        let of_panel = |panel: usize| {
+            let place = move |line: usize, strip: usize| (panel * STRIPS + strip) * of_strip + line;
+            (0..of_strip).flat_map(move |line| (0..STRIPS).map(move |strip| place(line, strip)))
+        };
+        let places = (0..matrix.panels()).flat_map(of_panel);
+        matrix.nibbles = places.map(|place| shared(&pairs[place])).collect();
         matrix
     }
 }
 
-fn shared(first: &Line, second: &Line) -> Line {
+fn shared([first, second]: &[Line; SHARED]) -> Line {
     let mut line = Line([[0; STEP]; LANES]);
     let pairs = first.0.as_flattened().iter().zip(second.0.as_flattened());
     for (byte, (first, second)) in line.0.as_flattened_mut().iter_mut().zip(pairs) {

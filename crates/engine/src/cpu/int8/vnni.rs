@@ -14,16 +14,18 @@ pub(super) const NEAR: usize = 16;
 pub(super) const FARTHER: usize = 32;
 /// The same for the rest, which ask the second level.
 pub(super) const FAR: usize = 64;
-/// Lines are not asked for: with a single row Zen 5 looks ahead farther by itself.
+/// Lines of 8-bit integers are not asked for: with a single row Zen 5 looks ahead farther by itself.
 pub(super) const NEVER: usize = usize::MAX;
 
 /// Computes a part with AVX-512 VNNI, up to six rows at a time. Level `HINT` of the cache is asked for lines that are
-/// `AHEAD` of those in use, or `ONE` if there is a single row; what is fastest differs from processor to processor.
+/// `AHEAD` of those in use, or `ONE` if there is a single row, except for nibbles; what is fastest differs from
+/// processor to processor.
 #[target_feature(enable = "avx512f,avx512vnni")]
 pub(super) unsafe fn vnni<const ONE: usize, const AHEAD: usize, const HINT: i32>(part: &Part<'_>) {
     let (w, few) = (part.w, part.rows.len() <= MAX_ROWS);
     let (first, nibbles) = (w.strips(few), w.in_nibbles(few));
-    let of_panel = |panel: usize| first.moved((panel * STRIPS * first.apart) as isize);
+    let lines = w.strip_lines() / if nibbles { SHARED } else { 1 };
+    let of_panel = |panel: usize| first.moved((panel * STRIPS * lines * LINE) as isize);
     for panel in part.panels.clone() {
         let strips = of_panel(panel);
         let next = match part.next {
@@ -33,7 +35,7 @@ pub(super) unsafe fn vnni<const ONE: usize, const AHEAD: usize, const HINT: i32>
             None => strips,
         };
         for row in part.rows.clone().step_by(MAX_ROWS) {
-            let block = Block { part, panel, row, strips, next };
+            let block = Block { part, panel, row, lines, strips, next };
             // SAFETY: the caller answers for the part; row and panel are the part's.
             unsafe {
                 match nibbles {
@@ -50,6 +52,8 @@ struct Block<'a> {
     part: &'a Part<'a>,
     panel: usize,
     row: usize,
+    /// Lines of a strip.
+    lines: usize,
     strips: Strips,
     /// The strips that are read after these.
     next: Strips,
@@ -71,6 +75,7 @@ impl Block<'_> {
         // SAFETY: the part has these rows.
         unsafe {
             match self.part.rows.end - self.row {
+                1 if NIBBLES => self.compute::<AHEAD, HINT, NIBBLES, 1>(),
                 1 => self.compute::<ONE, HINT, NIBBLES, 1>(),
                 2 => self.compute::<AHEAD, HINT, NIBBLES, 2>(),
                 3 => self.compute::<AHEAD, HINT, NIBBLES, 3>(),
@@ -91,11 +96,17 @@ impl Block<'_> {
     unsafe fn compute<const AHEAD: usize, const HINT: i32, const NIBBLES: bool, const M: usize>(&self) {
         let mut sums = [[_mm512_setzero_si512(); STRIPS]; M];
         let upper = _mm512_set1_epi8(UPPER as i8);
-        // SAFETY: strips follow each other. Each of their lines is for a step of four values of X, or for two steps that
+        let inside = self.lines.saturating_sub(AHEAD);
+        let mut ahead = self.strips.moved((AHEAD.min(self.lines) * self.strips.step) as isize);
+        // SAFETY: the strips have these lines, each of which is for a step of four values of X, or for two steps that
         // share it.
         unsafe {
-            for line in 0..self.strips.apart / LINE {
-                let weights = self.load::<AHEAD, HINT>(line);
+            for line in 0..self.lines {
+                if line == inside {
+                    ahead = self.next;
+                }
+                let weights = self.load::<AHEAD, HINT, NIBBLES>(line, ahead);
+                ahead = ahead.moved(ahead.step as isize);
                 if NIBBLES {
                     let lower =
                         weights.map(|weights| _mm512_and_si512(_mm512_slli_epi32::<4>(weights), upper));
@@ -110,27 +121,27 @@ impl Block<'_> {
         }
     }
 
-    /// A line of each strip. Those that come later are asked for: after the end of a strip the next panel follows.
+    /// A line of each strip; asks for lines that are `ahead`. Strips of nibbles lie line by line.
     ///
     /// # Safety
     ///
     /// The strips have this line.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    unsafe fn load<const AHEAD: usize, const HINT: i32>(&self, line: usize) -> [__m512i; STRIPS] {
-        let Strips { first, apart } = self.strips;
-        let inside = (apart / LINE).saturating_sub(AHEAD);
-        let ahead = match line < inside {
-            true => self.strips.moved(((line + AHEAD) * LINE) as isize),
-            false => self.next.moved(((line - inside) * LINE) as isize),
-        };
+    unsafe fn load<const AHEAD: usize, const HINT: i32, const NIBBLES: bool>(
+        &self,
+        line: usize,
+        ahead: Strips,
+    ) -> [__m512i; STRIPS] {
+        let Strips { first, apart, .. } = self.strips;
+        let (apart, step) = if NIBBLES { (LINE, STRIPS * LINE) } else { (apart, LINE) };
         let mut weights = [_mm512_setzero_si512(); STRIPS];
         for (i, weights) in weights.iter_mut().enumerate() {
             if AHEAD != NEVER {
                 _mm_prefetch::<HINT>(ahead.first.wrapping_add(i * ahead.apart).cast());
             }
             // SAFETY: the caller answers for the line.
-            *weights = unsafe { _mm512_load_si512(first.add(i * apart + line * LINE).cast()) };
+            *weights = unsafe { _mm512_load_si512(first.add(i * apart + line * step).cast()) };
         }
         weights
     }
