@@ -11,7 +11,7 @@ use crate::cpu::order::Strips;
 /// Lines of a strip that processors with AMX ask the first level of the cache for, ahead of their use.
 pub(super) const NEAR: usize = 16;
 /// The same for others whose first level has room for them: 48 KB, as that of Zen 5.
-pub(super) const FARTHER: usize = 32;
+pub(super) const FARTHER: usize = 64;
 /// The same for the rest, which ask the second level.
 pub(super) const FAR: usize = 64;
 /// Lines of 8-bit integers are not asked for: with a single row Zen 5 looks ahead farther by itself.
