@@ -8,6 +8,7 @@
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
 mod kernel;
+mod layout;
 mod nibbles;
 mod quantise;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use super::gemm::streamed::kernel::MAX_ROWS;
 use super::lines::{Lines, Plain};
 use super::order::{self, Strips};
 use super::panels::{Output, PANEL, for_parts};
+use layout::Layout;
 use quantise::Form;
 pub(crate) use quantise::Rounded;
 pub use quantise::quantise_row;
@@ -56,6 +58,7 @@ unsafe impl Plain for Line {}
 pub struct Int8Matrix {
     rows: usize,
     cols: usize,
+    layout: Layout,
     /// Strips of 16 rows: a line for each step of four columns.
     lines: Lines<Line>,
     /// Of each row, up to a multiple of 64.
@@ -68,11 +71,15 @@ pub struct Int8Matrix {
 
 impl Int8Matrix {
     /// Zeros.
-    pub fn zeros([rows, cols]: [usize; 2]) -> Self {
+    pub fn zeros(shape: [usize; 2]) -> Self {
+        Self::zeros_as(fastest().layout, shape)
+    }
+
+    fn zeros_as(layout: Layout, [rows, cols]: [usize; 2]) -> Self {
         let panels = rows.div_ceil(PANEL);
         let lines = panels * STRIPS * cols.next_multiple_of(DEPTH) / STEP;
         let (scales, surplus) = (vec![0.0; panels * PANEL], vec![0; panels * PANEL]);
-        Self { rows, cols, lines: Lines::zeros(lines), scales, surplus, nibbles: Lines::zeros(0) }
+        Self { rows, cols, layout, lines: Lines::zeros(lines), scales, surplus, nibbles: Lines::zeros(0) }
     }
 
     /// Number of rows.
@@ -112,15 +119,12 @@ impl Int8Matrix {
 
     /// The strips that such products read, from the first one on.
     fn strips(&self, few: bool) -> Strips {
-        match self.in_nibbles(few) {
-            true => Strips { first: self.nibbles.as_ptr().cast(), apart: LINE, step: STRIPS * LINE },
-            false => Strips::new(self.lines.as_ptr(), self.strip_lines()),
-        }
-    }
-
-    /// The first line of a row's strip, and the row's lane.
-    fn place(&self, row: usize) -> (usize, usize) {
-        (row / LANES * self.strip_lines(), row % LANES)
+        let (first, layout) = match self.in_nibbles(few) {
+            true => (self.nibbles.as_ptr(), Layout::Lines),
+            false => (self.lines.as_ptr(), self.layout),
+        };
+        let [apart, step] = layout.steps(self.strip_lines()).map(|lines| lines * LINE);
+        Strips { first: first.cast(), apart, step }
     }
 
     /// Rounds rows of numbers, from row `first` on.
@@ -140,9 +144,9 @@ impl Int8Matrix {
     }
 
     fn set_row(&mut self, row: usize, values: &[i8], scale: f32) {
-        let (strip, lane) = self.place(row);
-        for (line, values) in self.lines[strip..].iter_mut().zip(values.chunks(STEP)) {
-            line.0[lane][..values.len()].copy_from_slice(values);
+        let (places, lane) = self.place(row);
+        for (place, values) in places.zip(values.chunks(STEP)) {
+            self.lines[place].0[lane][..values.len()].copy_from_slice(values);
         }
         self.scales[row] = scale;
         self.surplus[row] = SHIFT * values.iter().map(|&v| i32::from(v)).sum::<i32>();
@@ -151,16 +155,17 @@ impl Int8Matrix {
     /// Whole numbers of a row, and their scale.
     pub fn rounded(&self, row: usize, values: &mut [i8]) -> f32 {
         assert!(row < self.rows && values.len() == self.cols, "row {row} of {}x{}", self.rows, self.cols);
-        let (strip, lane) = self.place(row);
-        for (line, values) in self.lines[strip..].iter().zip(values.chunks_mut(STEP)) {
-            values.copy_from_slice(&line.0[lane][..values.len()]);
+        let (places, lane) = self.place(row);
+        for (place, values) in places.zip(values.chunks_mut(STEP)) {
+            values.copy_from_slice(&self.lines[place].0[lane][..values.len()]);
         }
         self.scales[row]
     }
 
     /// A matrix of some of the rows, in this order.
     pub fn select(&self, rows: &[u32]) -> Self {
-        let (mut selected, mut values) = (Self::zeros([rows.len(), self.cols]), vec![0; self.cols]);
+        let mut selected = Self::zeros_as(self.layout, [rows.len(), self.cols]);
+        let mut values = vec![0; self.cols];
         for (i, &row) in rows.iter().enumerate() {
             let scale = self.rounded(row as usize, &mut values);
             selected.set_row(i, &values, scale);
@@ -171,9 +176,9 @@ impl Int8Matrix {
     /// The numbers of a row.
     pub fn row(&self, row: usize, values: &mut [f32]) {
         assert!(row < self.rows && values.len() == self.cols, "row {row} of {}x{}", self.rows, self.cols);
-        let ((strip, lane), scale) = (self.place(row), self.scales[row]);
-        for (line, values) in self.lines[strip..].iter().zip(values.chunks_mut(STEP)) {
-            let stored = values.iter_mut().zip(&line.0[lane]);
+        let ((places, lane), scale) = (self.place(row), self.scales[row]);
+        for (place, values) in places.zip(values.chunks_mut(STEP)) {
+            let stored = values.iter_mut().zip(&self.lines[place].0[lane]);
             stored.for_each(|(value, whole)| *value = f32::from(*whole) * scale);
         }
     }
@@ -197,6 +202,7 @@ impl Int8Matrix {
         for (w, y) in all.iter().zip(&y) {
             let n = w.rows;
             assert!(w.cols == k && y.len() == m * n, "int8 product of {m}x{n}x{k}");
+            assert!(w.layout == kernel.layout, "a matrix for another kernel than that with {}", kernel.name);
         }
         if m == 0 || columns == 0 {
             return;
@@ -247,7 +253,10 @@ impl Part<'_> {
 struct Kernel {
     /// Its instructions, in words.
     name: &'static str,
+    /// What it reads of X.
     form: Form,
+    /// What it reads of W.
+    layout: Layout,
     /// Computes a part. Unsafe because the processor must have the instructions.
     compute: unsafe fn(&Part<'_>),
 }
@@ -257,7 +266,12 @@ fn kernels() -> Vec<Kernel> {
     let mut all = Vec::new();
     #[cfg(target_arch = "x86_64")]
     all.extend(x86::kernels());
-    all.push(Kernel { name: "plain Rust", form: Form::Shifted, compute: kernel::portable });
+    all.push(Kernel {
+        name: "plain Rust",
+        form: Form::Shifted,
+        layout: Layout::Strips,
+        compute: kernel::portable,
+    });
     all
 }
 

@@ -4,11 +4,11 @@
 //! Such numbers are those from −7 to 7 times 16, so that each is the upper half of a number of 8 bits. They are kept in
 //! both sizes, and products with either have the same bits: kernels take the one that is faster.
 //!
-//! The four strips of a panel lie line by line, not one after the other: strips of nibbles are so short that a processor
-//! which looks ahead by itself would have to begin anew too often.
+//! They lie line by line on all processors: strips of nibbles are so short that one which looks ahead by itself would have
+//! to begin anew too often.
 
 use super::quantise::quantise_row_coarsely;
-use super::{Int8Matrix, LANES, Line, STEP, STRIPS};
+use super::{Int8Matrix, LANES, Layout, Line, STEP, STRIPS, fastest};
 
 /// Lines that share one of nibbles: the first has the lower halves of its bytes, the second the upper ones.
 pub(super) const SHARED: usize = 2;
@@ -17,26 +17,32 @@ pub(super) const UPPER: u8 = 0xf0;
 
 impl Int8Matrix {
     /// A matrix whose numbers have 4 bits.
-    pub(crate) fn coarse([rows, cols]: [usize; 2], values: &[f32]) -> Self {
+    pub(crate) fn coarse(shape: [usize; 2], values: &[f32]) -> Self {
+        Self::coarse_as(fastest().layout, shape, values)
+    }
+
+    pub(super) fn coarse_as(layout: Layout, [rows, cols]: [usize; 2], values: &[f32]) -> Self {
         assert_eq!(values.len(), rows * cols, "{rows} rows of {cols} values");
-        let (mut matrix, mut rounded) = (Self::zeros([rows, cols]), vec![0; cols]);
+        let (mut matrix, mut rounded) = (Self::zeros_as(layout, [rows, cols]), vec![0; cols]);
         for (row, values) in values.chunks_exact(cols).enumerate() {
             let scale = quantise_row_coarsely(values, &mut rounded);
             matrix.set_row(row, &rounded, scale);
         }
-        let of_strip = matrix.strip_lines() / SHARED;
-        let pairs = matrix.lines.as_chunks::<SHARED>().0;
+        let shared_line = |strip: usize, line: usize| {
+            let of_line = |i: usize| matrix.lines[matrix.line(strip, SHARED * line + i)];
+            shared(of_line(0), of_line(1))
+        };
         let of_panel = |panel: usize| {
-            let place = move |line: usize, strip: usize| (panel * STRIPS + strip) * of_strip + line;
-            (0..of_strip).flat_map(move |line| (0..STRIPS).map(move |strip| place(line, strip)))
+            let lines = 0..matrix.strip_lines() / SHARED;
+            lines.flat_map(move |line| (0..STRIPS).map(move |strip| (panel * STRIPS + strip, line)))
         };
         let places = (0..matrix.panels()).flat_map(of_panel);
-        matrix.nibbles = places.map(|place| shared(&pairs[place])).collect();
+        matrix.nibbles = places.map(|(strip, line)| shared_line(strip, line)).collect();
         matrix
     }
 }
 
-fn shared([first, second]: &[Line; SHARED]) -> Line {
+fn shared(first: Line, second: Line) -> Line {
     let mut line = Line([[0; STEP]; LANES]);
     let pairs = first.0.as_flattened().iter().zip(second.0.as_flattened());
     for (byte, (first, second)) in line.0.as_flattened_mut().iter_mut().zip(pairs) {

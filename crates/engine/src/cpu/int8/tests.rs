@@ -9,7 +9,12 @@ fn random(seed: u64, len: usize) -> Vec<f32> {
 }
 
 fn matrix(values: &[f32], shape: [usize; 2]) -> Int8Matrix {
-    let mut matrix = Int8Matrix::zeros(shape);
+    matrix_for(fastest(), values, shape)
+}
+
+/// A matrix as a kernel reads it.
+fn matrix_for(kernel: Kernel, values: &[f32], shape: [usize; 2]) -> Int8Matrix {
+    let mut matrix = Int8Matrix::zeros_as(kernel.layout, shape);
     matrix.set(0, values);
     matrix
 }
@@ -27,7 +32,6 @@ fn all_kernels_give_the_same_whole_numbers() {
     let many = [[16, 64, 64], [33, 130, 200], [24, 100, 3]];
     for [m, n, k] in few.into_iter().chain(many) {
         let (x, w) = (random(1, m * k), random(2, n * k));
-        let matrix = matrix(&w, [n, k]);
         let mut want = Vec::new();
         for x in x.chunks_exact(k) {
             let (x, x_scale) = rounded(x);
@@ -38,7 +42,7 @@ fn all_kernels_give_the_same_whole_numbers() {
             }
         }
         for kernel in kernels() {
-            let mut y = vec![f32::NAN; m * n];
+            let (matrix, mut y) = (matrix_for(kernel, &w, [n, k]), vec![f32::NAN; m * n]);
             Int8Matrix::products([&matrix], &Rounded::by(kernel, [m, k], &x), [&mut y], || {});
             assert_eq!(y, want, "{}, {m}x{n}x{k}", kernel.name);
         }
@@ -64,7 +68,7 @@ fn coarse_numbers_give_the_same_sums_in_both_sizes() {
             }
         }
         for kernel in kernels() {
-            let mut y = vec![f32::NAN; m * n];
+            let (matrix, mut y) = (Int8Matrix::coarse_as(kernel.layout, [n, k], &w), vec![f32::NAN; m * n]);
             Int8Matrix::products([&matrix], &Rounded::by(kernel, [m, k], &x), [&mut y], || {});
             assert_eq!(y, want, "{}, {m}x{n}x{k}", kernel.name);
         }
@@ -106,9 +110,8 @@ fn products_at_once_are_those_of_each() {
 fn nothing_saturates() {
     let (n, k) = (66, 4096);
     for (x_sign, w_sign) in [(1.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0)] {
-        let matrix = matrix(&vec![w_sign; n * k], [n, k]);
         for (m, kernel) in [1, 17].into_iter().flat_map(|m| kernels().into_iter().map(move |k| (m, k))) {
-            let mut y = vec![0.0; m * n];
+            let (matrix, mut y) = (matrix_for(kernel, &vec![w_sign; n * k], [n, k]), vec![0.0; m * n]);
             let x = Rounded::by(kernel, [m, k], &vec![x_sign * 2.0; m * k]);
             Int8Matrix::products([&matrix], &x, [&mut y], || {});
             let want = (127 * 127 * k) as f32 * x_sign * w_sign * ((2.0 / 127.0) * (1.0 / 127.0));

@@ -21,7 +21,9 @@ pub(super) const NEVER: usize = usize::MAX;
 /// `AHEAD` of those in use, or `ONE` if there is a single row, except for nibbles; what is fastest differs from
 /// processor to processor.
 #[target_feature(enable = "avx512f,avx512vnni")]
-pub(super) unsafe fn vnni<const ONE: usize, const AHEAD: usize, const HINT: i32>(part: &Part<'_>) {
+pub(super) unsafe fn vnni<const ONE: usize, const AHEAD: usize, const HINT: i32, const BY_LINES: bool>(
+    part: &Part<'_>,
+) {
     let (w, few) = (part.w, part.rows.len() <= MAX_ROWS);
     let (first, nibbles) = (w.strips(few), w.in_nibbles(few));
     let lines = w.strip_lines() / if nibbles { SHARED } else { 1 };
@@ -39,8 +41,8 @@ pub(super) unsafe fn vnni<const ONE: usize, const AHEAD: usize, const HINT: i32>
             // SAFETY: the caller answers for the part; row and panel are the part's.
             unsafe {
                 match nibbles {
-                    true => block.compute_rows::<ONE, AHEAD, HINT, true>(),
-                    false => block.compute_rows::<ONE, AHEAD, HINT, false>(),
+                    true => block.compute_rows::<AHEAD, AHEAD, HINT, true, true>(),
+                    false => block.compute_rows::<ONE, AHEAD, HINT, BY_LINES, false>(),
                 }
             }
         }
@@ -62,26 +64,32 @@ struct Block<'a> {
 type Sums<const M: usize> = [[__m512i; STRIPS]; M];
 
 impl Block<'_> {
-    /// Computes the part's rows from `row` on, six at most, with strips of nibbles or with others.
+    /// Computes the part's rows from `row` on, six at most, with strips that lie line by line or one after the other, of
+    /// nibbles or of 8-bit integers.
     ///
     /// # Safety
     ///
     /// Row and panel belong to the part.
     #[target_feature(enable = "avx512f,avx512vnni")]
     #[inline]
-    unsafe fn compute_rows<const ONE: usize, const AHEAD: usize, const HINT: i32, const NIBBLES: bool>(
+    unsafe fn compute_rows<
+        const ONE: usize,
+        const AHEAD: usize,
+        const HINT: i32,
+        const BY_LINES: bool,
+        const NIBBLES: bool,
+    >(
         &self,
     ) {
         // SAFETY: the part has these rows.
         unsafe {
             match self.part.rows.end - self.row {
-                1 if NIBBLES => self.compute::<AHEAD, HINT, NIBBLES, 1>(),
-                1 => self.compute::<ONE, HINT, NIBBLES, 1>(),
-                2 => self.compute::<AHEAD, HINT, NIBBLES, 2>(),
-                3 => self.compute::<AHEAD, HINT, NIBBLES, 3>(),
-                4 => self.compute::<AHEAD, HINT, NIBBLES, 4>(),
-                5 => self.compute::<AHEAD, HINT, NIBBLES, 5>(),
-                _ => self.compute::<AHEAD, HINT, NIBBLES, MAX_ROWS>(),
+                1 => self.compute::<ONE, HINT, BY_LINES, NIBBLES, 1>(),
+                2 => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, 2>(),
+                3 => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, 3>(),
+                4 => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, 4>(),
+                5 => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, 5>(),
+                _ => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, MAX_ROWS>(),
             }
         }
     }
@@ -93,7 +101,15 @@ impl Block<'_> {
     /// Rows and panel belong to the part.
     #[target_feature(enable = "avx512f,avx512vnni")]
     #[inline]
-    unsafe fn compute<const AHEAD: usize, const HINT: i32, const NIBBLES: bool, const M: usize>(&self) {
+    unsafe fn compute<
+        const AHEAD: usize,
+        const HINT: i32,
+        const BY_LINES: bool,
+        const NIBBLES: bool,
+        const M: usize,
+    >(
+        &self,
+    ) {
         let mut sums = [[_mm512_setzero_si512(); STRIPS]; M];
         let upper = _mm512_set1_epi8(UPPER as i8);
         let inside = self.lines.saturating_sub(AHEAD);
@@ -105,7 +121,7 @@ impl Block<'_> {
                 if line == inside {
                     ahead = self.next;
                 }
-                let weights = self.load::<AHEAD, HINT, NIBBLES>(line, ahead);
+                let weights = self.load::<AHEAD, HINT, BY_LINES>(line, ahead);
                 ahead = ahead.moved(ahead.step as isize);
                 if NIBBLES {
                     let lower =
@@ -121,20 +137,21 @@ impl Block<'_> {
         }
     }
 
-    /// A line of each strip; asks for lines that are `ahead`. Strips of nibbles lie line by line.
+    /// A line of each strip; asks for lines that are `ahead`.
     ///
     /// # Safety
     ///
     /// The strips have this line.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    unsafe fn load<const AHEAD: usize, const HINT: i32, const NIBBLES: bool>(
+    unsafe fn load<const AHEAD: usize, const HINT: i32, const BY_LINES: bool>(
         &self,
         line: usize,
         ahead: Strips,
     ) -> [__m512i; STRIPS] {
         let Strips { first, apart, .. } = self.strips;
-        let (apart, step) = if NIBBLES { (LINE, STRIPS * LINE) } else { (apart, LINE) };
+        // Known to the compiler, as far as it can be.
+        let (apart, step) = if BY_LINES { (LINE, STRIPS * LINE) } else { (apart, LINE) };
         let mut weights = [_mm512_setzero_si512(); STRIPS];
         for (i, weights) in weights.iter_mut().enumerate() {
             if AHEAD != NEVER {

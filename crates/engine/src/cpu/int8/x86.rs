@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::vnni::{FAR, FARTHER, NEVER, vnni};
-use super::{Form, Kernel, LANES, Part, STEP, STRIPS};
+use super::{Form, Kernel, LANES, Layout, Part, STEP, STRIPS};
 use crate::cpu::caches;
 
 /// The kernels of this processor, the fastest first.
@@ -11,17 +11,22 @@ pub(super) fn kernels() -> Vec<Kernel> {
     let mut kernels = Vec::new();
     #[cfg(target_os = "linux")]
     if super::amx::available() {
-        kernels.push(Kernel { name: "AMX-INT8", form: Form::Shifted, compute: super::amx::amx });
+        kernels.push(Kernel {
+            name: "AMX-INT8",
+            form: Form::Shifted,
+            layout: Layout::Strips,
+            compute: super::amx::amx,
+        });
     }
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-        let compute: unsafe fn(&Part<'_>) = match caches::has_large_first_level() {
-            true => vnni::<NEVER, FARTHER, _MM_HINT_T0>,
-            false => vnni::<FAR, FAR, _MM_HINT_T1>,
+        let (layout, compute): (_, unsafe fn(&Part<'_>)) = match caches::has_large_first_level() {
+            true => (Layout::Lines, vnni::<NEVER, FARTHER, _MM_HINT_T0, true>),
+            false => (Layout::Strips, vnni::<FAR, FAR, _MM_HINT_T1, false>),
         };
-        kernels.push(Kernel { name: "AVX-512 VNNI", form: Form::Shifted, compute });
+        kernels.push(Kernel { name: "AVX-512 VNNI", form: Form::Shifted, layout, compute });
     }
     if is_x86_feature_detected!("avx2") {
-        kernels.push(Kernel { name: "AVX2", form: Form::Split, compute: avx2 });
+        kernels.push(Kernel { name: "AVX2", form: Form::Split, layout: Layout::Strips, compute: avx2 });
     }
     kernels
 }
