@@ -6,7 +6,7 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::vnni::{NEAR, vnni};
+use super::vnni::{WithAmx, vnni};
 use super::{DEPTH, LANES, Line, PANEL, Part, STEP, STRIPS};
 use crate::cpu::gemm::amx::cpu::ConfiguredTiles;
 
@@ -32,7 +32,7 @@ struct Sums([[i32; PANEL]; TILE]);
 pub(super) unsafe fn amx(part: &Part<'_>) {
     if part.rows.len() < LEAST_ROWS {
         // SAFETY: the caller answers for part and processor.
-        return unsafe { vnni::<NEAR, NEAR, _MM_HINT_T0, false>(part) };
+        return unsafe { vnni::<WithAmx>(part) };
     }
     let mut sums = Sums([[0; PANEL]; TILE]);
     let whole = part.rows.start + part.rows.len() / TILE * TILE;

@@ -3,30 +3,66 @@
 use std::arch::x86_64::*;
 
 use super::nibbles::{SHARED, UPPER};
-use super::{LANES, PANEL, Part, STEP, STRIPS};
+use super::{LANES, Layout, PANEL, Part, STEP, STRIPS};
 use crate::cpu::LINE;
 use crate::cpu::gemm::streamed::kernel::MAX_ROWS;
 use crate::cpu::order::Strips;
 
-/// Lines of a strip that processors with AMX ask the first level of the cache for, ahead of their use.
-pub(super) const NEAR: usize = 16;
-/// The same for others whose first level has room for them: 48 KB, as that of Zen 5.
-pub(super) const FARTHER: usize = 64;
-/// The same for the rest, which ask the second level.
-pub(super) const FAR: usize = 64;
-/// Lines of 8-bit integers are not asked for: with a single row Zen 5 looks ahead farther by itself.
-pub(super) const NEVER: usize = usize::MAX;
+/// How a processor is told what it will read; what is fastest differs from one to the other.
+pub(super) trait Requests {
+    /// Lines of a strip from the one in use to the one that is asked for, for a product of one row, of a few, and of
+    /// more. Nibbles are asked for with one row as with a few.
+    const ONE: usize;
+    const FEW: usize;
+    const MANY: usize;
+    /// True if the first level of the cache is asked, else the second.
+    const FIRST_LEVEL: bool;
+    /// What the matrices look like.
+    const LAYOUT: Layout;
+}
 
-/// Computes a part with AVX-512 VNNI, up to six rows at a time. Level `HINT` of the cache is asked for lines that are
-/// `AHEAD` of those in use, or `ONE` if there is a single row, except for nibbles; what is fastest differs from
-/// processor to processor.
+/// Lines are not asked for: the processor looks ahead by itself.
+const NEVER: usize = usize::MAX;
+
+/// Of processors with AMX.
+pub(super) struct WithAmx;
+/// Of others whose first level has 48 KB, as that of Zen 5: a panel and half of the next one.
+pub(super) struct LargeFirstLevel;
+/// Of the rest.
+pub(super) struct SmallFirstLevel;
+
+impl Requests for WithAmx {
+    const ONE: usize = 16;
+    const FEW: usize = 16;
+    const MANY: usize = 16;
+    const FIRST_LEVEL: bool = true;
+    const LAYOUT: Layout = Layout::Strips;
+}
+
+impl Requests for LargeFirstLevel {
+    const ONE: usize = NEVER;
+    const FEW: usize = 64;
+    // Rows read a panel again and again: it must stay.
+    const MANY: usize = 32;
+    const FIRST_LEVEL: bool = true;
+    const LAYOUT: Layout = Layout::Lines;
+}
+
+impl Requests for SmallFirstLevel {
+    const ONE: usize = 64;
+    const FEW: usize = 64;
+    const MANY: usize = 64;
+    const FIRST_LEVEL: bool = false;
+    const LAYOUT: Layout = Layout::Strips;
+}
+
+/// Computes a part with AVX-512 VNNI, up to six rows at a time.
 #[target_feature(enable = "avx512f,avx512vnni")]
-pub(super) unsafe fn vnni<const ONE: usize, const AHEAD: usize, const HINT: i32, const BY_LINES: bool>(
-    part: &Part<'_>,
-) {
+pub(super) unsafe fn vnni<R: Requests>(part: &Part<'_>) {
     let (w, few) = (part.w, part.rows.len() <= MAX_ROWS);
     let (first, nibbles) = (w.strips(few), w.in_nibbles(few));
     let lines = w.strip_lines() / if nibbles { SHARED } else { 1 };
+    let distance = if few { R::FEW } else { R::MANY };
     let of_panel = |panel: usize| first.moved((panel * STRIPS * lines * LINE) as isize);
     for panel in part.panels.clone() {
         let strips = of_panel(panel);
@@ -37,12 +73,12 @@ pub(super) unsafe fn vnni<const ONE: usize, const AHEAD: usize, const HINT: i32,
             None => strips,
         };
         for row in part.rows.clone().step_by(MAX_ROWS) {
-            let block = Block { part, panel, row, lines, strips, next };
+            let block = Block { part, panel, row, lines, strips, next, distance };
             // SAFETY: the caller answers for the part; row and panel are the part's.
             unsafe {
                 match nibbles {
-                    true => block.compute_rows::<AHEAD, AHEAD, HINT, true, true>(),
-                    false => block.compute_rows::<ONE, AHEAD, HINT, BY_LINES, false>(),
+                    true => block.compute_rows::<R, true>(),
+                    false => block.compute_rows::<R, false>(),
                 }
             }
         }
@@ -59,37 +95,30 @@ struct Block<'a> {
     strips: Strips,
     /// The strips that are read after these.
     next: Strips,
+    /// Lines from the one in use to the one that is asked for, with several rows.
+    distance: usize,
 }
 
 type Sums<const M: usize> = [[__m512i; STRIPS]; M];
 
 impl Block<'_> {
-    /// Computes the part's rows from `row` on, six at most, with strips that lie line by line or one after the other, of
-    /// nibbles or of 8-bit integers.
+    /// Computes the part's rows from `row` on, six at most, with strips of nibbles or of 8-bit integers.
     ///
     /// # Safety
     ///
     /// Row and panel belong to the part.
     #[target_feature(enable = "avx512f,avx512vnni")]
     #[inline]
-    unsafe fn compute_rows<
-        const ONE: usize,
-        const AHEAD: usize,
-        const HINT: i32,
-        const BY_LINES: bool,
-        const NIBBLES: bool,
-    >(
-        &self,
-    ) {
+    unsafe fn compute_rows<R: Requests, const NIBBLES: bool>(&self) {
         // SAFETY: the part has these rows.
         unsafe {
             match self.part.rows.end - self.row {
-                1 => self.compute::<ONE, HINT, BY_LINES, NIBBLES, 1>(),
-                2 => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, 2>(),
-                3 => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, 3>(),
-                4 => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, 4>(),
-                5 => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, 5>(),
-                _ => self.compute::<AHEAD, HINT, BY_LINES, NIBBLES, MAX_ROWS>(),
+                1 => self.compute::<R, NIBBLES, 1>(),
+                2 => self.compute::<R, NIBBLES, 2>(),
+                3 => self.compute::<R, NIBBLES, 3>(),
+                4 => self.compute::<R, NIBBLES, 4>(),
+                5 => self.compute::<R, NIBBLES, 5>(),
+                _ => self.compute::<R, NIBBLES, MAX_ROWS>(),
             }
         }
     }
@@ -101,19 +130,12 @@ impl Block<'_> {
     /// Rows and panel belong to the part.
     #[target_feature(enable = "avx512f,avx512vnni")]
     #[inline]
-    unsafe fn compute<
-        const AHEAD: usize,
-        const HINT: i32,
-        const BY_LINES: bool,
-        const NIBBLES: bool,
-        const M: usize,
-    >(
-        &self,
-    ) {
+    unsafe fn compute<R: Requests, const NIBBLES: bool, const M: usize>(&self) {
         let mut sums = [[_mm512_setzero_si512(); STRIPS]; M];
         let upper = _mm512_set1_epi8(UPPER as i8);
-        let inside = self.lines.saturating_sub(AHEAD);
-        let mut ahead = self.strips.moved((AHEAD.min(self.lines) * self.strips.step) as isize);
+        let distance = if M == 1 && !NIBBLES { R::ONE } else { self.distance };
+        let inside = self.lines.saturating_sub(distance);
+        let mut ahead = self.strips.moved((distance.min(self.lines) * self.strips.step) as isize);
         // SAFETY: the strips have these lines, each of which is for a step of four values of X, or for two steps that
         // share it.
         unsafe {
@@ -121,7 +143,7 @@ impl Block<'_> {
                 if line == inside {
                     ahead = self.next;
                 }
-                let weights = self.load::<AHEAD, HINT, BY_LINES>(line, ahead);
+                let weights = self.load::<R, NIBBLES, M>(line, ahead);
                 ahead = ahead.moved(ahead.step as isize);
                 if NIBBLES {
                     let lower =
@@ -144,18 +166,25 @@ impl Block<'_> {
     /// The strips have this line.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    unsafe fn load<const AHEAD: usize, const HINT: i32, const BY_LINES: bool>(
+    unsafe fn load<R: Requests, const NIBBLES: bool, const M: usize>(
         &self,
         line: usize,
         ahead: Strips,
     ) -> [__m512i; STRIPS] {
+        let asks = NIBBLES || M > 1 || R::ONE != NEVER;
         let Strips { first, apart, .. } = self.strips;
         // Known to the compiler, as far as it can be.
-        let (apart, step) = if BY_LINES { (LINE, STRIPS * LINE) } else { (apart, LINE) };
+        let (apart, step) = match NIBBLES || R::LAYOUT == Layout::Lines {
+            true => (LINE, STRIPS * LINE),
+            false => (apart, LINE),
+        };
         let mut weights = [_mm512_setzero_si512(); STRIPS];
         for (i, weights) in weights.iter_mut().enumerate() {
-            if AHEAD != NEVER {
-                _mm_prefetch::<HINT>(ahead.first.wrapping_add(i * ahead.apart).cast());
+            let later = ahead.first.wrapping_add(i * ahead.apart).cast();
+            match (asks, R::FIRST_LEVEL) {
+                (true, true) => _mm_prefetch::<_MM_HINT_T0>(later),
+                (true, false) => _mm_prefetch::<_MM_HINT_T1>(later),
+                (false, _) => {}
             }
             // SAFETY: the caller answers for the line.
             *weights = unsafe { _mm512_load_si512(first.add(i * apart + line * step).cast()) };

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::vnni::{FAR, FARTHER, NEVER, vnni};
+use super::vnni::{LargeFirstLevel, Requests, SmallFirstLevel, WithAmx, vnni};
 use super::{Form, Kernel, LANES, Layout, Part, STEP, STRIPS};
 use crate::cpu::caches;
 
@@ -14,14 +14,14 @@ pub(super) fn kernels() -> Vec<Kernel> {
         kernels.push(Kernel {
             name: "AMX-INT8",
             form: Form::Shifted,
-            layout: Layout::Strips,
+            layout: WithAmx::LAYOUT,
             compute: super::amx::amx,
         });
     }
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
         let (layout, compute): (_, unsafe fn(&Part<'_>)) = match caches::has_large_first_level() {
-            true => (Layout::Lines, vnni::<NEVER, FARTHER, _MM_HINT_T0, true>),
-            false => (Layout::Strips, vnni::<FAR, FAR, _MM_HINT_T1, false>),
+            true => (LargeFirstLevel::LAYOUT, vnni::<LargeFirstLevel>),
+            false => (SmallFirstLevel::LAYOUT, vnni::<SmallFirstLevel>),
         };
         kernels.push(Kernel { name: "AVX-512 VNNI", form: Form::Shifted, layout, compute });
     }
