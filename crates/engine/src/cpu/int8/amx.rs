@@ -1,7 +1,7 @@
 //! Kernel with AMX-INT8: 16 rows of X and a panel of W at a time.
 //!
 //! `tdpbusd` multiplies numbers without a sign by numbers with one, as `vpdpbusd` does, so that X and W lie as the kernel
-//! with AVX-512 VNNI reads them: a line of W is a row of a tile. The sums are the same whole numbers.
+//! with AVX-512 VNNI reads them on these processors: a line of W is a row of a tile. The sums are the same whole numbers.
 
 use std::arch::asm;
 use std::arch::x86_64::*;

@@ -13,8 +13,8 @@ pub(super) trait Requests {
     /// Lines of a strip from the one in use to the one that is asked for, for a product of one row, of a few, and of
     /// more. Nibbles are asked for with one row as with a few.
     const ONE: usize;
-    const FEW: usize;
-    const MANY: usize;
+    const FEW: usize = Self::ONE;
+    const MANY: usize = Self::FEW;
     /// True if the first level of the cache is asked, else the second.
     const FIRST_LEVEL: bool;
     /// What the matrices look like.
@@ -33,8 +33,6 @@ pub(super) struct SmallFirstLevel;
 
 impl Requests for WithAmx {
     const ONE: usize = 16;
-    const FEW: usize = 16;
-    const MANY: usize = 16;
     const FIRST_LEVEL: bool = true;
     const LAYOUT: Layout = Layout::Strips;
 }
@@ -50,8 +48,6 @@ impl Requests for LargeFirstLevel {
 
 impl Requests for SmallFirstLevel {
     const ONE: usize = 64;
-    const FEW: usize = 64;
-    const MANY: usize = 64;
     const FIRST_LEVEL: bool = false;
     const LAYOUT: Layout = Layout::Strips;
 }
