@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub(crate) use self::buffer::Buffer;
 use self::buffer::{GpuBuffer, HostBuffer, Pool};
-pub(crate) use self::halves::{from_bf16, to_bf16};
+pub(crate) use self::halves::to_bf16;
 use crate::cpu::gemm::{self, Precision};
 use crate::cuda::memory::{Block, Dtype};
 use crate::cuda::profile::OpTime;
@@ -246,6 +246,7 @@ impl std::fmt::Debug for Device {
 
 #[cfg(test)]
 mod tests {
+    use super::halves::from_bf16;
     use super::*;
     use crate::cpu::LINE;
 

@@ -88,7 +88,12 @@ pub(crate) fn max(values: &[f32]) -> f32 {
             *lane = if v > *lane { v } else { *lane };
         }
     }
-    rest.iter().chain(&lanes).fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m })
+    let highest = rest.iter().fold(f32::NEG_INFINITY, |m, &v| if v > m { v } else { m });
+    match values.len() {
+        // The lanes of few values hold none.
+        0..16 => highest,
+        _ => lanes.iter().fold(highest, |m, &v| if v > m { v } else { m }),
+    }
 }
 
 /// Σ f(v), in 16 lanes.
@@ -102,7 +107,11 @@ pub(crate) fn sum_by(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
             *lane += f(v);
         }
     }
-    rest + lanes.iter().sum::<f32>()
+    match values.len() {
+        // The lanes of few values hold none.
+        0..16 => rest,
+        _ => rest + lanes.iter().sum::<f32>(),
+    }
 }
 
 /// Σ a·b, in 16 lanes.

@@ -16,6 +16,7 @@ mod whole;
 
 use std::ops::Range;
 
+use bytemuck::TransparentWrapper;
 pub(crate) use fixed::FixedMatrix;
 pub(crate) use parts::{Output, for_parts};
 use rayon::prelude::*;
@@ -49,6 +50,9 @@ impl Number for f32 {
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Half(u16);
+
+// SAFETY: a struct of one field, and transparent.
+unsafe impl TransparentWrapper<u16> for Half {}
 
 impl Number for Half {
     fn round(value: f32) -> Self {

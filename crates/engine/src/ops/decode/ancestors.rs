@@ -102,11 +102,12 @@ impl RowStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::panels::Half;
 
     #[test]
     fn rows_are_kept_as_long_as_somebody_descends_from_them() {
         two_beams_of_two::<f32>(Dtype::F32);
-        two_beams_of_two::<u16>(Dtype::Bf16);
+        two_beams_of_two::<Half>(Dtype::Bf16);
     }
 
     /// Rows that both hypotheses of a beam descend from are kept once, and those of hypotheses that have left are used
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn blocks_come_and_go() {
         blocks_of::<f32>(Dtype::F32);
-        blocks_of::<u16>(Dtype::Bf16);
+        blocks_of::<Half>(Dtype::Bf16);
     }
 
     fn blocks_of<T: Kept>(dtype: Dtype) {

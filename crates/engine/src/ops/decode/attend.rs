@@ -11,6 +11,7 @@ use super::attention::Weighted;
 use super::kept::Kept;
 use super::keys::Memory;
 use crate::Tensor;
+use crate::cpu::panels::Half;
 use crate::cpu::vectorised;
 use crate::cuda::memory::Dtype;
 use row::Row;
@@ -25,7 +26,7 @@ pub(super) fn attention_cached(
 ) {
     match kv.dtype() {
         Dtype::F32 => cached::<f32>(qkv, heads, kv, ancestors, out),
-        Dtype::Bf16 => cached::<u16>(qkv, heads, kv, ancestors, out),
+        Dtype::Bf16 => cached::<Half>(qkv, heads, kv, ancestors, out),
     }
 }
 
@@ -45,7 +46,7 @@ fn cached<T: Kept>(
 pub(super) fn attention_memory(q: &Tensor, heads: &Weighted<'_>, memory: &Memory<'_>, out: &mut [f32]) {
     match memory.kv.dtype() {
         Dtype::F32 => remembered::<f32>(q, heads, memory, out),
-        Dtype::Bf16 => remembered::<u16>(q, heads, memory, out),
+        Dtype::Bf16 => remembered::<Half>(q, heads, memory, out),
     }
 }
 

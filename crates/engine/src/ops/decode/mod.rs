@@ -32,6 +32,7 @@ mod window;
 pub(crate) use attend::weigh;
 pub use attention::Heads;
 pub use best::{Candidate, Continuations, LiveRow, Next, Symbols, continuations};
+pub(crate) use kept::{Kept, dtype as dtype_of_kept};
 pub use keys::{Keys, KvCache, Memory, Spans};
 pub use lineage::{Lineage, Room, RunningSum};
 pub use log_probs::{log_probs, mean_log_probs};

@@ -3,11 +3,12 @@
 use rayon::prelude::*;
 
 use super::Gated;
+use crate::cpu::panels::Half;
 use crate::cpu::{for_rows, math, prefetch_all, vectorised};
 use crate::cuda::memory::Dtype;
 use crate::device::{Buffer, Device};
 use crate::ops::batch_norm::Running;
-use crate::ops::decode::{Heads, Keys, Lineage, weigh};
+use crate::ops::decode::{Heads, Kept, Keys, Lineage, dtype_of_kept, weigh};
 use crate::ops::mixture::cpu::{Tail, fits as fits_network, second_layer};
 use crate::params::{Matrix, PackedGate, Params};
 use crate::{Tape, Tensor, Var};
@@ -24,12 +25,12 @@ pub(super) struct Folded {
     weight: PackedGate,
     /// Hidden units.
     hidden: usize,
-    /// b₁', W₂ and b₂, side by side: nothing of a gate is still in the cache when its next step comes.
-    rest: Buffer,
-    /// Sums over the steps of each hypothesis, as of the last step; there may be room for more.
+    /// b₁' and b₂.
+    biases: Buffer,
+    /// W₂: bf16 where matrices have no more bits.
+    second: Buffer,
+    /// Sums over the steps of each hypothesis, as of the last step, and as much memory behind them.
     sums: Buffer,
-    /// The products of this step, which become sums.
-    next: Buffer,
     /// State of the parameters that it was made of.
     state: u64,
 }
@@ -54,9 +55,9 @@ impl Folded {
         let weight = params.matrix(gated.projection[0]).packed_gate(&values).expect("`fits` has looked");
         let (second, b2) = second_layer(params, &gated.network);
         let (device, hidden) = (params.device(), bias.len());
-        let rest = Buffer::from_host(device, Dtype::F32, &[&bias, second, b2].concat());
-        let [sums, next] = [0; 2].map(|none| device.scratch_floats(none));
-        Self { weight, hidden, rest, sums, next, state: params.state() }
+        let biases = Buffer::from_host(device, Dtype::F32, &[&bias, b2].concat());
+        let second = Buffer::from_host(device, dtype_of_kept(device), second);
+        Self { weight, hidden, biases, second, sums: device.scratch_floats(0), state: params.state() }
     }
 
     /// Takes over the parameters as they are now.
@@ -66,61 +67,83 @@ impl Folded {
         }
     }
 
-    /// Multiplies x with the projection and with W₁', whose products are summands of the next sums, in one go.
-    fn project(&mut self, device: &Device, projection: Matrix<'_>, x: &Var, projected: &mut [f32]) {
-        let Self { weight, hidden, rest, sums, next, .. } = self;
-        let (rows, len) = (x.rows(), x.rows() * *hidden);
-        if next.count() < len {
-            *next = device.scratch_floats(len);
-        }
+    /// Multiplies x with the projection and with W₁', in one go; the latter products are given, behind room for as many
+    /// sums.
+    fn project(&self, device: &Device, projection: Matrix<'_>, x: &Var, projected: &mut [f32]) -> Buffer {
+        let (rows, len) = (x.rows(), x.rows() * self.hidden);
+        // Memory that another gate has just given back: it is still in the cache.
+        let mut sums = device.scratch_floats(2 * len);
         // What `weigh` reads is no longer in the cache, as products of matrices evict it from step to step, and it would be
         // waited for line by line.
         let ask = || {
             if rows <= FEW_ROWS {
-                prefetch_all(rest);
-                prefetch_all(&sums[..sums.count().min(len)]);
+                prefetch_all(&self.biases);
+                match self.second.dtype() {
+                    Dtype::F32 => prefetch_all(&self.second),
+                    Dtype::Bf16 => prefetch_all(self.second.halves()),
+                }
+                prefetch_all(&self.sums[..len.min(self.sums.count() / 2)]);
             }
         };
-        projection.products(weight, rows, x.values(), [projected, &mut next[..len]], ask);
+        projection.products(&self.weight, rows, x.values(), [projected, &mut sums[len..]], ask);
+        sums
     }
 
-    /// Head weights `[R, H]` after [`Self::project`].
-    fn weigh(&mut self, experts: &Tensor, lineage: &Lineage, weights: &mut [f32]) {
-        let Self { hidden, rest, sums, next, .. } = self;
-        let (hidden, count, heads, rows) = (*hidden, experts.rows(), experts.cols(), lineage.rows());
-        let (bias, second) = rest.split_at(hidden);
-        let (second, b2) = second.split_at(count * hidden);
-        let (tail, before, products) = (Tail { second, b2, experts }, &**sums, &mut next[..rows * hidden]);
-        let task = |first: usize, sums: &mut [f32], weights: &mut [f32]| {
+    /// Head weights `[R, H]`; `sums` are what [`Self::project`] has given.
+    fn weigh(&mut self, sums: Buffer, experts: &Tensor, lineage: &Lineage, weights: &mut [f32]) {
+        match self.second.dtype() {
+            Dtype::F32 => self.weigh_by::<f32>(sums, experts, lineage, weights),
+            Dtype::Bf16 => self.weigh_by::<Half>(sums, experts, lineage, weights),
+        }
+    }
+
+    fn weigh_by<W: Kept>(
+        &mut self,
+        mut new: Buffer,
+        experts: &Tensor,
+        lineage: &Lineage,
+        weights: &mut [f32],
+    ) {
+        let Self { hidden, biases, second, sums: before, .. } = self;
+        let (hidden, count, heads) = (*hidden, experts.rows(), experts.cols());
+        let (bias, b2) = biases.split_at(hidden);
+        let tail = Tail { second: W::all(second), b2, experts };
+        let (sums, products) = new.split_at_mut(lineage.rows() * hidden);
+        let task = |first: usize, products: &mut [f32], sums: &mut [f32], weights: &mut [f32]| {
             vectorised(
                 #[inline(always)]
                 || {
-                    let rows = weights.len() / heads;
-                    let mut scratch = vec![0.0; rows * (hidden + count)];
-                    let (units, gates) = scratch.split_at_mut(rows * hidden);
-                    let rows = sums.chunks_exact_mut(hidden).zip(units.chunks_exact_mut(hidden));
-                    for (row, (sums, units)) in (first..).zip(rows) {
-                        if let Some(parent) = lineage.parent(row) {
-                            let past = &before[parent * hidden..][..hidden];
-                            sums.iter_mut().zip(past).for_each(|(sum, past)| *sum += past);
+                    let rows = products.chunks_exact_mut(hidden).zip(sums.chunks_exact_mut(hidden));
+                    for (row, (products, sums)) in (first..).zip(rows) {
+                        match lineage.parent(row) {
+                            Some(parent) => {
+                                let past = &before[parent * hidden..][..hidden];
+                                let summands = products.iter().zip(past);
+                                sums.iter_mut()
+                                    .zip(summands)
+                                    .for_each(|(sum, (new, past))| *sum = new + past);
+                            }
+                            None => sums.copy_from_slice(products),
                         }
                         let factor = 1.0 / (lineage.ages()[row] + 1) as f32;
-                        for ((unit, sum), b) in units.iter_mut().zip(&*sums).zip(bias) {
+                        for ((unit, sum), b) in products.iter_mut().zip(&*sums).zip(bias) {
                             *unit = math::quick_tanh(*sum * factor + b);
                         }
                     }
-                    tail.weigh(units, gates, weights);
+                    tail.weigh(products, &mut vec![0.0; weights.len() / heads * count], weights);
                 },
             );
         };
-        if rows <= ROWS_PER_TASK {
-            task(0, products, weights);
+        if lineage.rows() <= ROWS_PER_TASK {
+            task(0, products, sums, weights);
         } else {
             let [of_units, of_weights] = [hidden, heads].map(|width| ROWS_PER_TASK * width);
-            let tasks = products.par_chunks_mut(of_units).zip(weights.par_chunks_mut(of_weights)).enumerate();
-            tasks.for_each(|(i, (sums, weights))| task(i * ROWS_PER_TASK, sums, weights));
+            let tasks = products.par_chunks_mut(of_units).zip(sums.par_chunks_mut(of_units));
+            tasks.zip(weights.par_chunks_mut(of_weights)).enumerate().for_each(
+                |(i, ((products, sums), weights))| task(i * ROWS_PER_TASK, products, sums, weights),
+            );
         }
-        std::mem::swap(sums, next);
+        *before = new;
     }
 }
 
@@ -135,21 +158,21 @@ pub(super) fn step(
     experts: &Tensor,
     lineage: &Lineage,
 ) -> (Var, Tensor) {
-    let projected = project(tape.params, x, (gated, folded));
+    let (projected, sums) = project(tape.params, x, (gated, folded));
     let shape = [x.rows(), experts.cols()];
     let mut weights = tape.device().scratch_floats(shape[0] * shape[1]);
-    folded.weigh(experts, lineage, &mut weights);
+    folded.weigh(sums, experts, lineage, &mut weights);
     (Var::constant(projected), Tensor::new(shape, weights))
 }
 
-/// A projection; the products of x with W₁' are made with it, by all threads.
-fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &mut Folded)) -> Tensor {
+/// A projection and what [`Folded::project`] gives, by all threads.
+fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &Folded)) -> (Tensor, Buffer) {
     let (rows, [weight, bias]) = (x.rows(), gated.projection);
     let cols = params.block(weight).rows;
     let mut y = params.device().scratch_floats(rows * cols);
-    folded.project(params.device(), params.matrix(weight), x, &mut y);
+    let sums = folded.project(params.device(), params.matrix(weight), x, &mut y);
     add_bias(&mut y, params.values(bias));
-    Tensor::new([rows, cols], y)
+    (Tensor::new([rows, cols], y), sums)
 }
 
 /// Rows of a step up to which what follows the product of a gate is asked for, and threads attend beside it: it is then
@@ -172,14 +195,14 @@ pub(super) fn attend(
     (heads, mut keys): (Heads, Keys<'_>),
 ) -> Var {
     let (params, rows, width) = (tape.params, x.rows(), heads.count * heads.width);
-    let projected = project(params, x, (gated, folded));
+    let (projected, sums) = project(params, x, (gated, folded));
     let [mut context, mut weights] =
         [width, heads.count].map(|cols| params.device().scratch_floats(rows * cols));
     let attention = || {
         keys.store(params.device(), &projected, heads, lineage);
         keys.attend(&projected, heads, lineage, &mut context);
     };
-    rayon::join(attention, || folded.weigh(experts, lineage, &mut weights));
+    rayon::join(attention, || folded.weigh(sums, experts, lineage, &mut weights));
     weigh(&mut context, heads.width, &weights);
     Var::constant(Tensor::new([rows, width], context))
 }

@@ -3,7 +3,8 @@
 use rayon::prelude::*;
 
 use super::{GateNetwork, Pick, Results};
-use crate::cpu::gemm::{Precision, streamed};
+use crate::cpu::gemm::Precision;
+use crate::cpu::gemm::streamed::{self, Weight};
 use crate::cpu::{for_rows, math, vectorised};
 use crate::params::Params;
 use crate::rng::Stream;
@@ -75,24 +76,31 @@ pub(crate) fn second_layer<'a>(params: &'a Params, network: &GateNetwork) -> (&'
 }
 
 /// A gate from its hidden units on.
-pub(crate) struct Tail<'a> {
+pub(crate) struct Tail<'a, W> {
     /// W₂ `[E, hidden]`.
-    pub(crate) second: &'a [f32],
+    pub(crate) second: &'a [W],
     pub(crate) b2: &'a [f32],
     /// M.
     pub(crate) experts: &'a Tensor,
 }
 
-impl Tail<'_> {
+impl<W: Weight> Tail<'_, W> {
     /// Gates and head weights of some rows.
     #[inline(always)]
     pub(crate) fn weigh(&self, units: &[f32], gates: &mut [f32], weights: &mut [f32]) {
         let Self { second, b2, experts } = *self;
         let (count, hidden) = (b2.len(), second.len() / b2.len());
         streamed::product([gates.len() / count, count, hidden], units, second, gates);
-        for (gates, weights) in gates.chunks_exact_mut(count).zip(weights.chunks_exact_mut(experts.cols())) {
+        for gates in gates.chunks_exact_mut(count) {
             gates.iter_mut().zip(b2).for_each(|(gate, b)| *gate += b);
-            math::softmax(gates);
+            let highest = math::max(gates);
+            gates.iter_mut().for_each(|gate| *gate -= highest);
+        }
+        // Of all rows at once, as most rows are shorter than a vector.
+        gates.iter_mut().for_each(|gate| *gate = math::exp(*gate));
+        for (gates, weights) in gates.chunks_exact_mut(count).zip(weights.chunks_exact_mut(experts.cols())) {
+            let inverse = 1.0 / math::sum_by(gates, |gate| gate);
+            gates.iter_mut().for_each(|gate| *gate *= inverse);
             mix_row(gates, experts, weights);
         }
     }
@@ -101,19 +109,21 @@ impl Tail<'_> {
 /// w = g·M.
 #[inline(always)]
 fn mix_row(gates: &[f32], experts: &Tensor, weights: &mut [f32]) {
+    let (heads, experts) = (weights.len(), experts.values());
     let (blocks, rest) = weights.as_chunks_mut::<HEADS_AT_A_TIME>();
     let first_of_rest = blocks.len() * HEADS_AT_A_TIME;
     for (block, weights) in blocks.iter_mut().enumerate() {
         // A loop of a known length: its sums stay in a register.
         let mut sums = [0.0; HEADS_AT_A_TIME];
-        for (e, g) in gates.iter().enumerate() {
-            let experts = &experts.row(e).as_chunks::<HEADS_AT_A_TIME>().0[block];
+        for (g, experts) in gates.iter().zip(experts.chunks_exact(heads)) {
+            let experts = &experts.as_chunks::<HEADS_AT_A_TIME>().0[block];
             sums.iter_mut().zip(experts).for_each(|(sum, m)| *sum = g.mul_add(*m, *sum));
         }
         *weights = sums;
     }
     for (head, w) in rest.iter_mut().enumerate() {
-        let of_expert = gates.iter().enumerate().map(|(e, g)| (g, experts.row(e)[first_of_rest + head]));
+        let of_expert =
+            gates.iter().zip(experts.chunks_exact(heads).map(|expert| expert[first_of_rest + head]));
         *w = of_expert.fold(0.0, |sum, (g, m)| g.mul_add(m, sum));
     }
 }

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use kernel::{GROUP, Portable};
 
 /// Values of W as they are stored.
-pub(crate) trait Weight: Copy + Send + Sync {
+pub(crate) trait Weight: Copy + Send + Sync + 'static {
     /// 16 values from `at` on.
     ///
     /// # Safety

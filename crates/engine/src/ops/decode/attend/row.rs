@@ -4,7 +4,7 @@
 //! A score is the sum over 16 lanes, which are added in one fixed order, and values are added in the order of the rows. So
 //! all kernels give the same bits.
 
-use super::super::kept::Kept;
+use crate::cpu::gemm::streamed::Weight;
 use crate::cpu::gemm::streamed::kernel::{GROUP, LANES, Lanes, Portable};
 use crate::cpu::{math, prefetch_all};
 
@@ -25,7 +25,7 @@ pub(super) struct Row<'q, K, O, N> {
 
 impl<'a, T, K, O, N> Row<'_, K, O, N>
 where
-    T: Kept,
+    T: Weight,
     K: Fn(usize) -> &'a [T],
     O: Fn(usize) -> bool,
     N: Fn(usize) -> bool,
@@ -126,7 +126,7 @@ where
 ///
 /// The keys have these values, and the processor has the instructions of `L`.
 #[inline(always)]
-unsafe fn products<L: Lanes, T: Kept>(query: &[f32], keys: [*const T; GROUP], from: usize) -> [f32; GROUP] {
+unsafe fn products<L: Lanes, T: Weight>(query: &[f32], keys: [*const T; GROUP], from: usize) -> [f32; GROUP] {
     let whole = query.len() / LANES * LANES;
     // SAFETY: the caller answers for values and instructions.
     unsafe {
@@ -153,7 +153,7 @@ unsafe fn products<L: Lanes, T: Kept>(query: &[f32], keys: [*const T; GROUP], fr
 ///
 /// The rows have these values, and the processor has the instructions of `L`.
 #[inline(always)]
-unsafe fn add_values<L: Lanes, T: Kept>(
+unsafe fn add_values<L: Lanes, T: Weight>(
     chances: &[f32; GROUP],
     values: [*const T; GROUP],
     from: usize,
@@ -183,13 +183,13 @@ unsafe fn add_values<L: Lanes, T: Kept>(
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Kept, Row};
+    use super::{Row, Weight};
     use crate::cpu::gemm::streamed::x86::{Avx2, Avx512};
 
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn avx512<'a, T, K, O, N>(row: &Row<'_, K, O, N>, out: &mut [f32])
     where
-        T: Kept,
+        T: Weight,
         K: Fn(usize) -> &'a [T],
         O: Fn(usize) -> bool,
         N: Fn(usize) -> bool,
@@ -201,7 +201,7 @@ mod x86 {
     #[target_feature(enable = "avx2,fma")]
     pub(super) unsafe fn avx2<'a, T, K, O, N>(row: &Row<'_, K, O, N>, out: &mut [f32])
     where
-        T: Kept,
+        T: Weight,
         K: Fn(usize) -> &'a [T],
         O: Fn(usize) -> bool,
         N: Fn(usize) -> bool,
@@ -215,15 +215,15 @@ mod x86 {
 mod tests {
     use super::*;
     use crate::Rng;
-    use crate::device::to_bf16;
+    use crate::cpu::panels::{Half, Number};
 
-    fn check<T: Kept>(round: fn(f32) -> T) {
+    fn check<T: Number>() {
         let stream = Rng::new(4, 0).stream(0);
         for (count, heads, width) in [(1, 2, 64), (4, 1, 16), (7, 3, 37), (30, 2, 5), (0, 1, 8)] {
             let d = heads * width;
             let values: Vec<f32> = (0..(2 * count + 1) * d).map(|i| stream.normal(i as u32, 0)).collect();
             let (query, rows) = values.split_at(d);
-            let rows: Vec<T> = rows.iter().map(|&v| round(v)).collect();
+            let rows: Vec<T> = rows.iter().map(|&v| T::round(v)).collect();
             let row = |j: usize| &rows[2 * j * d..][..2 * d];
             let of = Row { query, width, count, rows: row, open: |head| head != 1, near: |j| j % 2 == 0 };
             let [mut plain, mut found] = [0; 2].map(|_| vec![0.0; d]);
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn all_kernels_give_the_same_bits_and_those_of_the_formula() {
-        check(|value| value);
-        check(to_bf16);
+        check::<f32>();
+        check::<Half>();
     }
 }

@@ -1,6 +1,7 @@
 //! Keys and values in bf16 beside those in f32.
 
-use crate::device::{from_bf16, to_bf16};
+use crate::cpu::gemm::streamed::Weight;
+use crate::cpu::panels::{Half, Number};
 use crate::ops::decode::{Heads, KvCache, Lineage, Memory, Room, SlotTensor, Spans};
 use crate::{ComputeType, Device, Ids, ParamsBuilder, Rng, Tape, Tensor, Var};
 
@@ -8,7 +9,7 @@ use crate::{ComputeType, Device, Ids, ParamsBuilder, Rng, Tape, Tensor, Var};
 fn random(stream: u32, count: usize) -> [Vec<f32>; 2] {
     let stream = Rng::new(3, 0).stream(stream);
     let values: Vec<f32> = (0..count as u32).map(|i| stream.normal(i, 0)).collect();
-    let rounded = values.iter().map(|&value| from_bf16(to_bf16(value))).collect();
+    let rounded = values.iter().map(|&value| Half::round(value).get()).collect();
     [values, rounded]
 }
 
