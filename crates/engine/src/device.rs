@@ -137,30 +137,30 @@ impl Device {
     /// Bytes of memory that this device holds for parameters and ops, in use or free to be used again. On the CPU
     /// without what products need besides.
     pub fn memory_held(&self) -> usize {
-        self.usage().held()
+        self.usage(|usage| usage.held)
     }
 
     /// The most bytes of it that were in use at once since the device was opened or the peak was reset.
     pub fn memory_peak(&self) -> usize {
-        self.usage().peak()
+        self.usage(|usage| usage.peak)
     }
 
     /// Resets [`Device::memory_peak`] to what is in use now.
     pub fn reset_memory_peak(&self) {
-        self.usage().reset_peak();
+        self.usage(Usage::reset_peak);
     }
 
-    fn usage(&self) -> &Usage {
+    fn usage<R>(&self, look: impl FnOnce(&mut Usage) -> R) -> R {
         match &self.0 {
-            Kind::Cpu(pool) => &pool.usage,
-            Kind::Gpu(gpu) => gpu.memory_usage(),
+            Kind::Cpu(pool) => look(&mut pool.stock().usage),
+            Kind::Gpu(gpu) => look(&mut gpu.memory_usage()),
         }
     }
 
     /// Gives the host's memory that nobody uses back to the system. A GPU's own comes back by itself when there is none left.
     pub fn trim(&self) {
         match &self.0 {
-            Kind::Cpu(pool) => pool.trim(),
+            Kind::Cpu(pool) => pool.stock().trim(0),
             Kind::Gpu(gpu) => gpu.trim(),
         }
     }
@@ -168,7 +168,7 @@ impl Device {
     /// Gives buffers of a CPU of at least so many values back to the system, if nobody uses them.
     pub fn trim_large(&self, values: usize) {
         if let Kind::Cpu(pool) = &self.0 {
-            pool.trim_large(values);
+            pool.stock().trim(values);
         }
     }
 

@@ -1,49 +1,40 @@
 //! Counts of the memory that a device's buffers take.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Bytes of a pool of buffers: taken from the system, in somebody's hands, and the most that ever were.
+/// Bytes of a pool of buffers.
 #[derive(Default)]
 pub(crate) struct Usage {
-    held: AtomicUsize,
-    in_use: AtomicUsize,
-    peak: AtomicUsize,
+    /// Taken from the system, in use or free.
+    pub(crate) held: usize,
+    /// In somebody's hands.
+    in_use: usize,
+    /// The most in use at once since the last [`Usage::reset_peak`].
+    pub(crate) peak: usize,
 }
 
 impl Usage {
     /// The pool took `bytes` from the system.
-    pub(crate) fn grow(&self, bytes: usize) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn grow(&mut self, bytes: usize) {
+        self.held += bytes;
     }
 
     /// The pool returned `bytes` to the system.
-    pub(crate) fn shrink(&self, bytes: usize) {
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        self.held -= bytes;
     }
 
     /// The pool handed out `bytes`.
-    pub(crate) fn take(&self, bytes: usize) {
-        let now = bytes + self.in_use.fetch_add(bytes, Ordering::Relaxed);
-        self.peak.fetch_max(now, Ordering::Relaxed);
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.in_use += bytes;
+        self.peak = self.peak.max(self.in_use);
     }
 
     /// The pool got `bytes` back.
-    pub(crate) fn give(&self, bytes: usize) {
-        self.in_use.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// Bytes taken from the system, in use or free.
-    pub(crate) fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
-    }
-
-    /// The most bytes in use at once since the last [`Usage::reset_peak`].
-    pub(crate) fn peak(&self) -> usize {
-        self.peak.load(Ordering::Relaxed)
+    pub(crate) fn give(&mut self, bytes: usize) {
+        self.in_use -= bytes;
     }
 
     /// The peak restarts, with what is in use now.
-    pub(crate) fn reset_peak(&self) {
-        self.peak.store(self.in_use.load(Ordering::Relaxed), Ordering::Relaxed);
+    pub(crate) fn reset_peak(&mut self) {
+        self.peak = self.in_use;
     }
 }

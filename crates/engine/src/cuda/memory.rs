@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cudarc::driver::result;
 
@@ -68,7 +68,7 @@ pub(crate) enum Arena {
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Mutex<[BTreeMap<usize, Vec<u64>>; 2]>,
-    pub(crate) usage: Usage,
+    usage: Mutex<Usage>,
     /// 256 plus the byte that new blocks are filled with, or 0.
     filling: AtomicU32,
 }
@@ -87,7 +87,7 @@ impl Pool {
         let class = size_class(bytes);
         let reused = self.lock()[arena as usize].get_mut(&class).and_then(Vec::pop);
         if let Some(address) = reused {
-            self.usage.take(class);
+            self.usage().take(class);
             return Ok(address);
         }
         // SAFETY: the address is used only through `Block`, which keeps to its size.
@@ -98,14 +98,14 @@ impl Pool {
             unsafe { result::malloc_sync(class) }
         });
         let address = fresh.map_err(|_| out_of_memory(class))?;
-        self.usage.grow(class);
-        self.usage.take(class);
+        self.usage().grow(class);
+        self.usage().take(class);
         Ok(address)
     }
 
     fn give(&self, arena: Arena, bytes: usize, address: u64) {
         let class = size_class(bytes);
-        self.usage.give(class);
+        self.usage().give(class);
         self.lock()[arena as usize].entry(class).or_default().push(address);
     }
 
@@ -116,7 +116,7 @@ impl Pool {
             for address in addresses {
                 // SAFETY: a free block is in nobody's hands; the driver waits for work that still uses it.
                 if unsafe { result::free_sync(address) }.is_ok() {
-                    self.usage.shrink(class);
+                    self.usage().shrink(class);
                 }
             }
         }
@@ -128,8 +128,12 @@ impl Pool {
         self.filling.store(FILLED | u32::from(byte), Ordering::Relaxed);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, [BTreeMap<usize, Vec<u64>>; 2]> {
+    fn lock(&self) -> MutexGuard<'_, [BTreeMap<usize, Vec<u64>>; 2]> {
         self.free.lock().expect("no op panics while it holds the pool")
+    }
+
+    pub(crate) fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().expect("nobody panics while counting")
     }
 }
 

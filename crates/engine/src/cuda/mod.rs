@@ -34,7 +34,7 @@ pub(crate) mod transfer;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use cudarc::driver::{result, sys};
 
@@ -341,7 +341,7 @@ impl Gpu {
     }
 
     /// Bytes of device memory that this program holds and uses.
-    pub(crate) fn memory_usage(&self) -> &crate::usage::Usage {
-        &self.pool.usage
+    pub(crate) fn memory_usage(&self) -> MutexGuard<'_, crate::usage::Usage> {
+        self.pool.usage()
     }
 }

@@ -1,8 +1,7 @@
 //! Buffers of a device: values of the host or of a GPU, whose memory is used again.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::Device;
 use super::halves::{from_bf16, round, to_bf16};
@@ -17,48 +16,78 @@ pub(super) fn size_class(len: usize) -> usize {
 }
 
 /// Freed buffers by capacity. A training step asks for the same sizes again and again; taking fresh pages from
-/// the system each time costs more than many of the ops.
+/// the system each time costs more than many of the ops. A step of a search takes a hundred buffers in some hundred
+/// microseconds, so that a pool has one lock for all it knows.
 #[derive(Default)]
-pub(super) struct Pool {
-    free: Mutex<BTreeMap<usize, Vec<Vec<f32>>>>,
+pub(super) struct Pool(Mutex<Stock>);
+
+/// What a pool has.
+#[derive(Default)]
+pub(super) struct Stock {
+    /// Free vectors, in the order of their capacities.
+    shelves: Vec<Shelf>,
     pub(super) usage: Usage,
 }
 
+/// Free vectors of one capacity; there may be none.
+struct Shelf {
+    capacity: usize,
+    vectors: Vec<Vec<f32>>,
+}
+
 impl Pool {
+    pub(super) fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.0.lock().expect("no op panics while it holds the pool")
+    }
+
     /// A vector of this capacity or up to twice as much, with whatever it held. Batches of ever new sizes, as those of a
     /// server, would otherwise fill the pool with a vector of every size.
     pub(super) fn take(&self, capacity: usize) -> Vec<f32> {
-        let mut free = self.free.lock().expect("no op panics while it holds the pool");
-        let reused = free.range_mut(capacity..=2 * capacity).find_map(|(_, alike)| alike.pop());
-        let data = reused.unwrap_or_else(|| {
+        let mut stock = self.stock();
+        let data = stock.reuse(capacity).unwrap_or_else(|| {
             let fresh = Vec::with_capacity(capacity);
-            self.usage.grow(bytes_of(&fresh));
+            stock.usage.grow(bytes_of(&fresh));
             fresh
         });
-        self.usage.take(bytes_of(&data));
+        stock.usage.take(bytes_of(&data));
         data
-    }
-
-    pub(super) fn trim(&self) {
-        let mut free = self.free.lock().expect("no op panics while it holds the pool");
-        let bytes: usize = free.values().flatten().map(bytes_of).sum();
-        free.clear();
-        self.usage.shrink(bytes);
-    }
-
-    /// Drops vectors of at least `capacity` values that nobody uses.
-    pub(super) fn trim_large(&self, capacity: usize) {
-        let mut free = self.free.lock().expect("no op panics while it holds the pool");
-        let large = free.split_off(&capacity);
-        self.usage.shrink(large.values().flatten().map(bytes_of).sum());
     }
 
     fn give(&self, data: Vec<f32>) {
         if data.capacity() > 0 {
-            self.usage.give(bytes_of(&data));
-            let mut free = self.free.lock().expect("no op panics while it holds the pool");
-            free.entry(data.capacity()).or_default().push(data);
+            let mut stock = self.stock();
+            stock.usage.give(bytes_of(&data));
+            stock.put(data);
         }
+    }
+}
+
+impl Stock {
+    /// Place of the first shelf with vectors of at least this capacity.
+    fn first(&self, capacity: usize) -> usize {
+        self.shelves.partition_point(|shelf| shelf.capacity < capacity)
+    }
+
+    fn reuse(&mut self, capacity: usize) -> Option<Vec<f32>> {
+        let first = self.first(capacity);
+        let fitting = self.shelves[first..].iter_mut().take_while(|shelf| shelf.capacity <= 2 * capacity);
+        fitting.filter_map(|shelf| shelf.vectors.pop()).next()
+    }
+
+    fn put(&mut self, data: Vec<f32>) {
+        let (place, capacity) = (self.first(data.capacity()), data.capacity());
+        match self.shelves.get_mut(place) {
+            Some(shelf) if shelf.capacity == capacity => shelf.vectors.push(data),
+            _ => self.shelves.insert(place, Shelf { capacity, vectors: vec![data] }),
+        }
+    }
+
+    /// Drops free vectors of at least `capacity` values.
+    pub(super) fn trim(&mut self, capacity: usize) {
+        let large = self.first(capacity)..;
+        let bytes =
+            self.shelves.drain(large).flat_map(|shelf| shelf.vectors).map(|data| bytes_of(&data)).sum();
+        self.usage.shrink(bytes);
     }
 }
 
