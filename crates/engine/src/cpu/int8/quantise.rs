@@ -48,45 +48,19 @@ fn low_byte(value: f32) -> u8 {
 /// Adding 128 to a number of 8 bits changes this bit.
 const SIGN: u8 = 0x80;
 
-/// Values that are looked at side by side: with fewer, one comparison waits for another.
-const SIDE_BY_SIDE: usize = 64;
-
 /// Factor that makes values whole numbers, and the scale that undoes it.
 #[inline(always)]
 fn scales(row: &[f32]) -> (f32, f32) {
-    let mut largest = [0f32; SIDE_BY_SIDE];
-    // 0, or not a number.
-    let mut finite = [0f32; SIDE_BY_SIDE];
-    let (chunks, rest) = row.as_chunks::<SIDE_BY_SIDE>();
-    chunks.iter().for_each(|chunk| look(chunk, &mut largest, &mut finite));
-    look(rest, &mut largest, &mut finite);
-    let largest = combined(largest, larger) + combined(finite, |a, b| a + b);
-    if largest == 0.0 { (0.0, 0.0) } else { (LARGEST / largest, largest / LARGEST) }
-}
-
-/// Looks at values side by side, as many as there are.
-#[inline(always)]
-fn look(values: &[f32], largest: &mut [f32; SIDE_BY_SIDE], finite: &mut [f32; SIDE_BY_SIDE]) {
-    for ((largest, finite), value) in largest.iter_mut().zip(finite).zip(values) {
-        *largest = larger(value.abs(), *largest);
-        *finite += value * 0.0;
+    // Magnitudes have the order of their bits, and what is not finite comes last.
+    let mut largest = 0;
+    for value in row {
+        largest = largest.max(value.abs().to_bits());
     }
-}
-
-/// The larger of two numbers; the second if one is not a number.
-#[inline(always)]
-fn larger(a: f32, b: f32) -> f32 {
-    if a > b { a } else { b }
-}
-
-/// All values in one, by pairs.
-#[inline(always)]
-fn combined(values: [f32; SIDE_BY_SIDE], pair: impl Fn(f32, f32) -> f32) -> f32 {
-    let v: [f32; 32] = std::array::from_fn(|i| pair(values[i], values[i + 32]));
-    let v: [f32; 16] = std::array::from_fn(|i| pair(v[i], v[i + 16]));
-    let v: [f32; 8] = std::array::from_fn(|i| pair(v[i], v[i + 8]));
-    let v: [f32; 4] = std::array::from_fn(|i| pair(v[i], v[i + 4]));
-    pair(pair(v[0], v[2]), pair(v[1], v[3]))
+    match f32::from_bits(largest) {
+        0.0 => (0.0, 0.0),
+        largest if largest.is_finite() => (LARGEST / largest, largest / LARGEST),
+        _ => (f32::NAN, f32::NAN),
+    }
 }
 
 /// X, rounded, with the scale of each row.
