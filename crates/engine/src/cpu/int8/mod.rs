@@ -213,9 +213,10 @@ impl Int8Matrix {
         let after = order::after(m, strips[0]);
         for_parts((m, panels), m * columns * k < SMALL, last, |i, rows, panels| {
             let (w, next, y) = (all[i], strips.get(i + 1).copied().or(after), outputs[i]);
+            let nibbles_follow = all.get(i + 1).is_some_and(|w| w.in_nibbles(m <= MAX_ROWS));
             // SAFETY: `kernel` is one that this processor has; the sizes of the slices are checked above, and the parts
             // lie inside Y and do not overlap.
-            unsafe { (kernel.compute)(&Part { x, w, rows, panels, next, y }) };
+            unsafe { (kernel.compute)(&Part { x, w, rows, panels, next, nibbles_follow, y }) };
         });
     }
 }
@@ -228,6 +229,8 @@ struct Part<'a> {
     panels: Range<usize>,
     /// The strips that are read after those of this matrix, if they are known.
     next: Option<Strips>,
+    /// True if those are nibbles.
+    nibbles_follow: bool,
     y: Output,
 }
 

@@ -21,7 +21,7 @@ pub(super) trait Requests {
     const LAYOUT: Layout;
 }
 
-/// Lines are not asked for: the processor looks ahead by itself.
+/// Lines are not asked for: the processor looks ahead by itself. Only the first ones of nibbles are, where they follow.
 const NEVER: usize = usize::MAX;
 
 /// Of processors with AMX.
@@ -95,6 +95,11 @@ struct Block<'a> {
     distance: usize,
 }
 
+/// A bit for each of the first `count` lanes.
+fn lanes_before(count: usize) -> u16 {
+    ((1u32 << count.min(LANES)) - 1) as u16
+}
+
 type Sums<const M: usize> = [[__m512i; STRIPS]; M];
 
 impl Block<'_> {
@@ -131,6 +136,9 @@ impl Block<'_> {
         let upper = _mm512_set1_epi8(UPPER as i8);
         let distance = if M == 1 && !NIBBLES { R::ONE } else { self.distance };
         let inside = self.lines.saturating_sub(distance);
+        if !NIBBLES && M == 1 && R::ONE == NEVER && self.panel + 1 == self.part.w.panels() {
+            self.ask_for_nibbles::<R>();
+        }
         let mut ahead = self.strips.moved((distance.min(self.lines) * self.strips.step) as isize);
         // SAFETY: the strips have these lines, each of which is for a step of four values of X, or for two steps that
         // share it.
@@ -152,6 +160,16 @@ impl Block<'_> {
                 }
             }
             self.finish(sums);
+        }
+    }
+
+    /// Asks for the first lines of nibbles, if those are read next.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    fn ask_for_nibbles<R: Requests>(&self) {
+        if self.part.nibbles_follow {
+            let lines = (0..R::FEW * STRIPS).map(|line| self.next.first.wrapping_add(line * LINE));
+            lines.for_each(|line| _mm_prefetch::<_MM_HINT_T0>(line.cast()));
         }
     }
 
@@ -220,21 +238,19 @@ impl Block<'_> {
         let Self { part, panel, row, .. } = *self;
         let cols = part.cols(panel);
         for (i, sums) in sums.into_iter().enumerate() {
-            let (scale, mut out) = (_mm512_set1_ps(part.x.scales[row + i]), [0f32; PANEL]);
-            // SAFETY: scales and surplus are padded to whole panels, and a row of Y has `cols` values in the panel.
-            unsafe {
-                for (line, sum) in sums.into_iter().enumerate() {
-                    let at = panel * PANEL + line * LANES;
+            let scale = _mm512_set1_ps(part.x.scales[row + i]);
+            for (line, sum) in sums.into_iter().enumerate() {
+                let (first, at) = (line * LANES, panel * PANEL + line * LANES);
+                // SAFETY: scales and surplus are padded to whole panels, and a row of Y has `cols` values in the panel.
+                unsafe {
                     let surplus = _mm512_loadu_si512(part.w.surplus.as_ptr().add(at).cast());
                     let scales = _mm512_mul_ps(scale, _mm512_loadu_ps(part.w.scales.as_ptr().add(at)));
                     let y = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(sum, surplus)), scales);
+                    let place = part.y(row + i, panel).wrapping_add(first);
                     match cols {
-                        PANEL => _mm512_storeu_ps(part.y(row + i, panel).add(line * LANES), y),
-                        _ => _mm512_storeu_ps(out.as_mut_ptr().add(line * LANES), y),
+                        PANEL => _mm512_storeu_ps(place, y),
+                        _ => _mm512_mask_storeu_ps(place, lanes_before(cols.saturating_sub(first)), y),
                     }
-                }
-                if cols < PANEL {
-                    part.y(row + i, panel).copy_from_nonoverlapping(out.as_ptr(), cols);
                 }
             }
         }
