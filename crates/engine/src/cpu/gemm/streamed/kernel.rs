@@ -151,17 +151,19 @@ unsafe fn block<L: Lanes, W: Weight, const M: usize>(part: &Part<'_, W>, row: us
         let (x, w) = (part.x.as_ptr().add(row * k), places.map(|at| part.w.as_ptr().add(at)));
         let mut sums = [[L::zero(); GROUP]; M];
         for at in (0..whole).step_by(LANES) {
-            let w = w.map(|w| {
+            // A loop, as closures are not compiled for the instructions of this function.
+            let mut weights = [L::zero(); GROUP];
+            for (weights, w) in weights.iter_mut().zip(w) {
                 // The same place two groups later.
                 if asks {
                     L::prefetch(w.add(at).wrapping_add(2 * GROUP * k).cast());
                 }
-                W::load::<L>(w.add(at))
-            });
+                *weights = W::load::<L>(w.add(at));
+            }
             for (i, sums) in sums.iter_mut().enumerate() {
                 let x = L::load(x.add(i * k + at));
-                for (sum, w) in sums.iter_mut().zip(w) {
-                    *sum = sum.add_product(x, w);
+                for (sum, weights) in sums.iter_mut().zip(weights) {
+                    *sum = sum.add_product(x, weights);
                 }
             }
         }
@@ -174,15 +176,18 @@ unsafe fn block<L: Lanes, W: Weight, const M: usize>(part: &Part<'_, W>, row: us
                 }
             }
         }
-        for (i, (sums, tails)) in sums.into_iter().zip(tails).enumerate() {
-            let sums = L::sums(sums);
+        // By reference: arrays that are moved into loops are copied in memory.
+        for (i, (sums, tails)) in sums.iter().zip(&tails).enumerate() {
+            let sums = L::sums(*sums);
             let y = part.y.0.add((row + i) * part.n + col);
             if cols == GROUP && whole == k {
                 y.cast::<[f32; GROUP]>().write_unaligned(sums);
                 continue;
             }
-            for c in 0..cols {
-                *y.add(c) = if whole < k { sums[c] + tails[c] } else { sums[c] };
+            for (c, (sum, tail)) in sums.iter().zip(tails).enumerate() {
+                if c < cols {
+                    *y.add(c) = if whole < k { sum + tail } else { *sum };
+                }
             }
         }
     }
