@@ -29,7 +29,7 @@ pub(super) struct Folded {
     biases: Buffer,
     /// W₂: bf16 where matrices have no more bits.
     second: Buffer,
-    /// Sums over the steps of each hypothesis, as of the last step, and as much memory behind them.
+    /// Sums over the steps of each hypothesis, as of the last step.
     sums: Buffer,
     /// State of the parameters that it was made of.
     state: u64,
@@ -67,12 +67,10 @@ impl Folded {
         }
     }
 
-    /// Multiplies x with the projection and with W₁', in one go; the latter products are given, behind room for as many
-    /// sums.
+    /// Multiplies x with the projection and with W₁', in one go; the latter products are given.
     fn project(&self, device: &Device, projection: Matrix<'_>, x: &Var, projected: &mut [f32]) -> Buffer {
         let (rows, len) = (x.rows(), x.rows() * self.hidden);
-        // Memory that another gate has just given back: it is still in the cache.
-        let mut sums = device.scratch_floats(2 * len);
+        let mut products = device.scratch_floats(len);
         // What `weigh` reads is no longer in the cache, as products of matrices evict it from step to step, and it would be
         // waited for line by line.
         let ask = || {
@@ -82,24 +80,30 @@ impl Folded {
                     Dtype::F32 => prefetch_all(&self.second),
                     Dtype::Bf16 => prefetch_all(self.second.halves()),
                 }
-                prefetch_all(&self.sums[..len.min(self.sums.count() / 2)]);
+                prefetch_all(&self.sums[..len.min(self.sums.count())]);
             }
         };
-        projection.products(&self.weight, rows, x.values(), [projected, &mut sums[len..]], ask);
-        sums
+        projection.products(&self.weight, rows, x.values(), [projected, &mut products], ask);
+        products
     }
 
-    /// Head weights `[R, H]`; `sums` are what [`Self::project`] has given.
-    fn weigh(&mut self, sums: Buffer, experts: &Tensor, lineage: &Lineage, weights: &mut [f32]) {
+    /// Head weights `[R, H]`; `products` and `sums` are what [`Self::project`] has given, and room for as many values.
+    fn weigh(
+        &mut self,
+        products_and_sums: [Buffer; 2],
+        experts: &Tensor,
+        lineage: &Lineage,
+        weights: &mut [f32],
+    ) {
         match self.second.dtype() {
-            Dtype::F32 => self.weigh_by::<f32>(sums, experts, lineage, weights),
-            Dtype::Bf16 => self.weigh_by::<Half>(sums, experts, lineage, weights),
+            Dtype::F32 => self.weigh_by::<f32>(products_and_sums, experts, lineage, weights),
+            Dtype::Bf16 => self.weigh_by::<Half>(products_and_sums, experts, lineage, weights),
         }
     }
 
     fn weigh_by<W: Kept>(
         &mut self,
-        mut new: Buffer,
+        [mut products, mut sums]: [Buffer; 2],
         experts: &Tensor,
         lineage: &Lineage,
         weights: &mut [f32],
@@ -108,7 +112,6 @@ impl Folded {
         let (hidden, count, heads) = (*hidden, experts.rows(), experts.cols());
         let (bias, b2) = biases.split_at(hidden);
         let tail = Tail { second: W::all(second), b2, experts };
-        let (sums, products) = new.split_at_mut(lineage.rows() * hidden);
         let task = |first: usize, products: &mut [f32], sums: &mut [f32], weights: &mut [f32]| {
             vectorised(
                 #[inline(always)]
@@ -118,10 +121,9 @@ impl Folded {
                         match lineage.parent(row) {
                             Some(parent) => {
                                 let past = &before[parent * hidden..][..hidden];
-                                let summands = products.iter().zip(past);
-                                sums.iter_mut()
-                                    .zip(summands)
-                                    .for_each(|(sum, (new, past))| *sum = new + past);
+                                for ((sum, new), past) in sums.iter_mut().zip(&*products).zip(past) {
+                                    *sum = new + past;
+                                }
                             }
                             None => sums.copy_from_slice(products),
                         }
@@ -135,7 +137,7 @@ impl Folded {
             );
         };
         if lineage.rows() <= ROWS_PER_TASK {
-            task(0, products, sums, weights);
+            task(0, &mut products, &mut sums, weights);
         } else {
             let [of_units, of_weights] = [hidden, heads].map(|width| ROWS_PER_TASK * width);
             let tasks = products.par_chunks_mut(of_units).zip(sums.par_chunks_mut(of_units));
@@ -143,7 +145,7 @@ impl Folded {
                 |(i, ((products, sums), weights))| task(i * ROWS_PER_TASK, products, sums, weights),
             );
         }
-        *before = new;
+        *before = sums;
     }
 }
 
@@ -158,21 +160,23 @@ pub(super) fn step(
     experts: &Tensor,
     lineage: &Lineage,
 ) -> (Var, Tensor) {
-    let (projected, sums) = project(tape.params, x, (gated, folded));
+    let (projected, products) = project(tape.params, x, (gated, folded));
     let shape = [x.rows(), experts.cols()];
     let mut weights = tape.device().scratch_floats(shape[0] * shape[1]);
-    folded.weigh(sums, experts, lineage, &mut weights);
+    // Memory that another gate has just given back: it is still in the cache.
+    let sums = tape.device().scratch_floats(products.count());
+    folded.weigh([products, sums], experts, lineage, &mut weights);
     (Var::constant(projected), Tensor::new(shape, weights))
 }
 
-/// A projection and what [`Folded::project`] gives, by all threads.
+/// A projection and the products of x with W₁', by all threads.
 fn project(params: &Params, x: &Var, (gated, folded): (&Gated, &Folded)) -> (Tensor, Buffer) {
     let (rows, [weight, bias]) = (x.rows(), gated.projection);
     let cols = params.block(weight).rows;
     let mut y = params.device().scratch_floats(rows * cols);
-    let sums = folded.project(params.device(), params.matrix(weight), x, &mut y);
+    let products = folded.project(params.device(), params.matrix(weight), x, &mut y);
     add_bias(&mut y, params.values(bias));
-    (Tensor::new([rows, cols], y), sums)
+    (Tensor::new([rows, cols], y), products)
 }
 
 /// Rows of a step up to which what follows the product of a gate is asked for, and threads attend beside it: it is then
@@ -195,14 +199,15 @@ pub(super) fn attend(
     (heads, mut keys): (Heads, Keys<'_>),
 ) -> Var {
     let (params, rows, width) = (tape.params, x.rows(), heads.count * heads.width);
-    let (projected, sums) = project(params, x, (gated, folded));
+    let (projected, products) = project(params, x, (gated, folded));
     let [mut context, mut weights] =
         [width, heads.count].map(|cols| params.device().scratch_floats(rows * cols));
     let attention = || {
         keys.store(params.device(), &projected, heads, lineage);
         keys.attend(&projected, heads, lineage, &mut context);
     };
-    rayon::join(attention, || folded.weigh(sums, experts, lineage, &mut weights));
+    let sums = params.device().scratch_floats(products.count());
+    rayon::join(attention, || folded.weigh([products, sums], experts, lineage, &mut weights));
     weigh(&mut context, heads.width, &weights);
     Var::constant(Tensor::new([rows, width], context))
 }
