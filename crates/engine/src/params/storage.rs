@@ -15,10 +15,11 @@ pub enum ComputeType {
     /// Numbers of 32 bits, packed for products. The first layers of gates have 24 in the steps of a search, where products
     /// are as exact as with 32.
     F32,
-    /// Weights of 16 bits (bfloat16), activations of 32 bits. The first layers of gates have 8 in the steps of a search.
+    /// Weights of 16 bits (bfloat16), activations of 32 bits. In the steps of a search, the first layers of gates have 8
+    /// and the second ones 16.
     Bf16,
-    /// Weights and the activations they are multiplied with in 8 bits ([`crate::cpu::int8`]). The first layers of gates
-    /// have 4 in the steps of a search.
+    /// Weights and the activations they are multiplied with in 8 bits ([`crate::cpu::int8`]). In the steps of a
+    /// search, the first layers of gates have 4 and the second ones 16.
     Int8,
 }
 
