@@ -95,12 +95,12 @@ struct Block<'a> {
     distance: usize,
 }
 
+type Sums<const M: usize> = [[__m512i; STRIPS]; M];
+
 /// A bit for each of the first `count` lanes.
 fn lanes_before(count: usize) -> u16 {
     ((1u32 << count.min(LANES)) - 1) as u16
 }
-
-type Sums<const M: usize> = [[__m512i; STRIPS]; M];
 
 impl Block<'_> {
     /// Computes the part's rows from `row` on, six at most, with strips of nibbles or of 8-bit integers.

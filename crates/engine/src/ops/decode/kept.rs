@@ -1,5 +1,5 @@
-//! Number types in which a CPU keeps keys and values between the steps of a search: f32, and bfloat16 for models whose
-//! matrices are held in fewer bits than 32. Queries, chances and sums are f32 with either.
+//! Number types in which a CPU keeps keys and values between the steps of a search, and the second layers of gates: f32,
+//! and bfloat16 for models whose matrices are held in fewer bits than 32. Queries, chances and sums are f32 with either.
 
 use bytemuck::TransparentWrapper;
 
@@ -27,7 +27,7 @@ impl Kept for Half {
     }
 }
 
-/// The type in which models on this device keep keys and values.
+/// The type in which models on this device keep keys, values and second layers.
 pub(crate) fn dtype(device: &Device) -> Dtype {
     match (device.gpu(), device.compute_type()) {
         (Some(gpu), _) => gpu.act(),

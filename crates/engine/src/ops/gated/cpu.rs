@@ -87,7 +87,7 @@ impl Folded {
         products
     }
 
-    /// Head weights `[R, H]`; `products` and `sums` are what [`Self::project`] has given, and room for as many values.
+    /// Head weights `[R, H]`, by what [`Self::project`] has given; the second buffer is room for as many sums.
     fn weigh(
         &mut self,
         products_and_sums: [Buffer; 2],
